@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * net — how the workers of a job find each other, exchange messages across hosts, and notice a
+ * peer's failure.
+ *
+ *   boot   "put my blob, get everyone's": the launcher's socket, PMIx, or in-process for tests
+ *   net    one per worker: who is on my host, UCX endpoints to those who are not, sockets to those
+ * who are beat   one heartbeat thread per worker; it also reads the control page's epoch
+ *
+ * Invariants
+ *  1. Every wait takes an absolute deadline (CLOCK_MONOTONIC, sn_now of os) and fails with a
+ * sentence that names rank, host, operation and sequence number or tag.
+ *  2. Two ranks are on one host when their host identities are equal: boot id + IPC namespace + the
+ * emulated host's name. Ranks on different hosts never share memory; bytes between them go over UCX
+ * (tcp here).
+ *  3. A dead peer completes every pending request to or from it with SN_EPEER; later requests fail
+ * at once.
+ *  4. One thread (the worker's) uses a net; only the heartbeat thread runs beside it.
+ *  5. Messages between a pair with one tag arrive in the order sent. */
+#ifndef SN_NET_NET_H
+#define SN_NET_NET_H
+
+#include "base/base.h"
+#include "mon/mon.h"
+
+/* ---- bootstrap: an all-gather of small blobs
+ * ------------------------------------------------------------ */
+typedef struct sn_boot sn_boot;
+
+/* `fd`: this worker's connected stream socket to its agent/launcher (takes it). Wire format:
+ * net/README.md; the serving side is sn_boot_server below. */
+sn_status sn_boot_socket(int fd, int rank, int world, sn_boot **ret);
+/* Under mpirun.openmpi or srun --mpi=pmix. SN_ENOTFOUND when there is no PMIx server; SN_ENOTSUP
+ * when built without. */
+sn_status sn_boot_pmix(sn_boot **ret);
+sn_status sn_boot_single(sn_boot **ret); /* a world of one */
+void sn_boot_free(sn_boot *boot);
+int sn_boot_rank(const sn_boot *boot);
+int sn_boot_world(const sn_boot *boot);
+
+/* Collective over all ranks. ret_blobs[r], ret_bytes[r] live until the next call or free. Blobs ≤
+ * 64 KiB. The k-th call of one rank meets the k-th call of the others. SN_ETIME names the ranks
+ * that are missing; SN_EPEER the one that left. */
+sn_status sn_boot_allgather(sn_boot *boot, const void *blob, size_t bytes, sn_time deadline,
+                            const void *const **ret_blobs, const size_t **ret_bytes);
+
+/* The serving side, driven by whoever owns the other ends (pool, tests): feed it bytes as they
+ * arrive. Pure of waiting: it never blocks and never reads sockets itself. */
+typedef struct sn_boot_server sn_boot_server;
+sn_boot_server *sn_boot_server_create(int world);
+void sn_boot_server_free(sn_boot_server *s);
+/* Bytes received from `rank`; SN_ECORRUPT on a malformed message. */
+sn_status sn_boot_server_feed(sn_boot_server *s, int rank, const void *data, size_t bytes);
+/* What to send to `rank` next: pointer and count (0: nothing); call _sent after writing n of them.
+ */
+size_t sn_boot_server_pending(const sn_boot_server *s, int rank, const void **ret_data);
+void sn_boot_server_sent(sn_boot_server *s, int rank, size_t n);
+void sn_boot_server_missing(const sn_boot_server *s, sn_str *out); /* "waiting for ranks 3, 5" */
+
+/* ---- the network of a worker
+ * ---------------------------------------------------------------------------- */
+typedef struct sn_net sn_net;
+
+typedef struct sn_net_opts {
+    const char
+        *host_name; /* label for messages; emulated hosts without namespaces differ only by it */
+    sn_page *page;  /* control page, or NULL; epoch changes in it abort waits */
+    const char *bind_address; /* IP address UCX should use, NULL: the best interface (not loopback,
+                                 docker, veth to none) */
+    sn_time deadline;         /* for finding everybody */
+} sn_net_opts;
+
+sn_status sn_net_open(sn_boot *boot, const sn_net_opts *opts,
+                      sn_net **ret); /* collective; borrows boot until close */
+void sn_net_close(
+    sn_net *net); /* says goodbye first, so that peers do not call it a failure; NULL is fine */
+
+int sn_net_rank(const sn_net *net);
+int sn_net_world(const sn_net *net);
+bool sn_net_same_host(const sn_net *net, int rank);
+int sn_net_host_index(const sn_net *net, int rank); /* hosts numbered by their lowest rank */
+int sn_net_hosts(const sn_net *net);
+const char *sn_net_host_name(const sn_net *net, int rank); /* "h1" */
+sn_page *sn_net_page(const sn_net *net);
+
+/* Point-to-point across hosts (same-host pairs use gmem and are refused here with SN_ENOTSUP).
+ * Zero-copy: the buffer is borrowed until the request completes. Receives match (peer, tag).
+ * Requests come from a pool of 1,024, SN_AGAIN if out. */
+typedef struct sn_net_req sn_net_req;
+sn_status sn_net_send(sn_net *net, int peer, uint64_t tag, const void *buf, size_t bytes,
+                      sn_net_req **ret);
+sn_status sn_net_recv(sn_net *net, int peer, uint64_t tag, void *buf, size_t bytes,
+                      sn_net_req **ret);
+/* SN_OK completed (request freed); SN_PENDING; else its failure (request freed). A size that
+ * differs from the message's is SN_EMISMATCH naming both. Never blocks; drives progress once. */
+sn_status sn_net_test(sn_net *net, sn_net_req *req);
+sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline,
+                      const char *what); /* what: "recv #7 of group data" */
+void sn_net_cancel(sn_net *net,
+                   sn_net_req *req); /* completes it now, one way or the other; frees it */
+void sn_net_progress(sn_net *net);   /* drive everything a little; cheap when idle (< 200 ns) */
+
+/* Checked inside every wait loop of the layers above: SN_OK, SN_EEPOCH (names the victim in the
+ * page), SN_EPEER (names the first peer known dead), SN_ECANCEL (page->stop == 2). Costs a few
+ * loads. */
+sn_status sn_net_alive(const sn_net *net);
+void sn_net_peer_failed(sn_net *net, int rank, const char *how); /* a layer above found out */
+
+/* Hand each same-host member a duplicate of every member's fd: members[] (n, sorted, contains me,
+ * all on my host, the same on each), ret_fds[i] is members[i]'s (mine dup'ed). Collective over
+ * them. */
+sn_status sn_net_share_fds(sn_net *net, const int *members, int n, int fd, sn_time deadline,
+                           int *ret_fds);
+
+/* Small-blob all-gather among `members` over whatever reaches them; for setting up groups. bytes ≤
+ * 1 KiB, equal on all. */
+sn_status sn_net_gather(sn_net *net, const int *members, int n, const void *blob, size_t bytes,
+                        sn_time deadline, void *ret);
+
+/* Half round-trip latency (8 B, median of 200) and bandwidth (1 MiB, median of 8) to a peer on
+ * another host; both ends call. */
+sn_status sn_net_measure(sn_net *net, int peer, sn_time deadline, double *ret_latency_ns,
+                         double *ret_bytes_per_s);
+
+#endif
