@@ -16,8 +16,8 @@ typedef int64_t sn_time; /* nanoseconds; an absolute one is on the caller's mono
 #define SN_DTYPE_LIST(X) /* name, bytes, safetensors name */                                       \
     X(SN_F32, 4, "F32")                                                                            \
     X(SN_BF16, 2, "BF16")                                                                          \
-    X(SN_F16, 2, "F16") X(SN_F64, 8, "F64") X(SN_I32, 4, "I32") X(SN_I64, 8, "I64")                \
-        X(SN_U8, 1, "U8")
+    X(SN_F16, 2, "F16")                                                                            \
+    X(SN_F64, 8, "F64") X(SN_I32, 4, "I32") X(SN_I64, 8, "I64") X(SN_U8, 1, "U8")
 
 typedef enum sn_dtype {
 #define SN_DTYPE_ENUM(name, bytes, text) name,
