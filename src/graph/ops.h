@@ -31,7 +31,7 @@
      * 1. in: x, y */                                                                              \
     X(SN_OP_ADD, "add")                                                                            \
     /* y = x summed down to attr.shape (the adjoint of broadcasting). in: x;               \
-     * attr.i[0]: how many last dims its labels count from the end (shard rule only) */                     \
+     * attr.i[0]: how many last dims its labels count from the end (shard rule only) */           \
     X(SN_OP_SUM_TO, "sum_to")                                                                      \
     /* s = x + r + b, b broadcast over the leading dims. in: x[…,D], r[…,D], b[D]? */              \
     X(SN_OP_RESIDUAL, "residual")                                                                  \
