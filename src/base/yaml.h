@@ -49,10 +49,6 @@ sn_status sn_yaml_need(const sn_yaml_doc *doc, const sn_yaml_node *map, const ch
 /* Scalars. */
 sn_status sn_yaml_text(const sn_yaml_doc *doc, const sn_yaml_node *node, const char *what,
                        const char **ret);
-/* A word that can be a name: at most TOPO_NAME_LONG of topo_name_char. */
-enum { TOPO_NAME_LONG = 64 };
-sn_status topo_word(const sn_yaml_doc *doc, const sn_yaml_node *node, const char *what,
-                    const char **ret);
 sn_status sn_yaml_int(const sn_yaml_doc *doc, const sn_yaml_node *node, const char *what,
                       int64_t least, int64_t most, int64_t *ret);
 sn_status sn_yaml_bool(const sn_yaml_doc *doc, const sn_yaml_node *node, const char *what,
