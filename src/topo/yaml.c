@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A topology as a cluster file. Equal neighbours whose names count up become one entry with a
  * `count`; links of the network are written one by one. */
+#include "topo/field.h"
 #include "topo/model.h"
-#include "topo/node.h"
 
 #include <ctype.h>
 #include <stdio.h>
