@@ -86,9 +86,8 @@ static sn_status wait_for(sn_net *net, int rank, int fd, short events, sn_time d
 /* A socket that closed: the life page knows better whether that was orderly. */
 static sn_status hung_up(sn_net *net, int rank)
 {
-    net_peer *p = &net->peers[rank];
-    net_peer_state state = p->life ? net_life_look(p->life) : NET_DEAD;
-    net_set_state(net, rank, state == NET_FINE ? NET_DEAD : state);
+    net_look_around(net);
+    net_set_state(net, rank, NET_DEAD); /* unless it is known to have left */
     return net_peer_gone(net, rank);
 }
 

@@ -61,7 +61,7 @@ static void on_received(void *request, ucs_status_t code, const ucp_tag_recv_inf
 
 /* ---- starting ---- */
 
-static sn_status check_peer(const sn_net *net, int peer, uint64_t tag)
+static sn_status check_peer(sn_net *net, int peer, uint64_t tag)
 {
     if (peer < 0 || peer >= net->world)
         return sn_fail(SN_EINVAL, "rank %d of a world of %d", peer, net->world);
