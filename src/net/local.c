@@ -74,7 +74,8 @@ static sn_status wait_for(sn_net *net, int rank, int fd, short events, sn_time d
         if (n < 0 && errno != EINTR)
             return sn_fail(SN_EIO, "cannot wait for a socket: %s", strerror(errno));
         SN_TRY(sn_net_look(net));
-        sn_net_progress(net);
+        if (net->wire)
+            net_wire_progress(net->wire);
         if (sn_now() < deadline)
             continue;
         if (rank < 0)

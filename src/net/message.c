@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPINS 40  /* idle looks before the first yield */
-#define YIELDS 60 /* idle looks with a yield before the first sleep */
+#define SPINS 8    /* idle looks before the first yield */
+#define YIELDS 150 /* idle looks with a yield before the first sleep */
 
 static void give_back(sn_net_req *req)
 {

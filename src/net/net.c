@@ -363,9 +363,11 @@ void sn_net_peer_failed(sn_net *net, int rank, const char *how)
         net_wire_drop(net->wire, rank);
 }
 
+/* A look at the sockets is a system call. While no request is open it serves only what nobody waits
+ * for yet (messages that come early, news of peers), so one call in eight does it. */
 void sn_net_progress(sn_net *net)
 {
-    if (net->wire)
+    if (net->wire && (net_wire_pending(net->wire) || (net->idle++ & 7) == 0))
         net_wire_progress(net->wire);
 }
 

@@ -47,6 +47,7 @@ struct sn_net {
     int dead;       /* first rank known dead, -1 none; atomic */
     net_life *life; /* mine, held by the thread that opened the net */
     net_wire *wire; /* NULL when everybody is on my host */
+    uint32_t idle;  /* calls of sn_net_progress with nothing pending */
 
     pthread_t beat;
     bool beating;
