@@ -123,5 +123,7 @@ sn_status net_control_send(sn_net *net, int peer, net_tag tag, const void *buf, 
                            sn_net_req **ret);
 sn_status net_control_recv(sn_net *net, int peer, net_tag tag, void *buf, size_t bytes,
                            sn_net_req **ret);
+/* As sn_net_wait, for callers that say themselves what it was for. */
+sn_status net_control_wait(sn_net *net, sn_net_req *req, sn_time deadline);
 
 #endif

@@ -242,7 +242,7 @@ static sn_status say_hello(net_wire *wire, sn_time deadline)
         if (status < 0)
             sn_net_cancel(net, reqs[i]);
         else
-            status = sn_net_wait(net, reqs[i], deadline, "the first message");
+            status = net_control_wait(net, reqs[i], deadline);
     }
     free(heard);
     free(reqs);
