@@ -97,6 +97,8 @@ static void axes(const curve *c, sn_str *out)
         double v = (ceil(c->x.low / tick - 1e-9) + i) * tick, x = mon_at(&c->x, v);
         if (!(v <= c->x.high))
             break;
+        if (x < LEFT + 12)
+            continue; /* "step" is written there */
         mon_html(out, "<text class=\"tick mid\" x=\"%p\" y=\"%p\">", x, HEIGHT - 14.0);
         mon_fixed(out, v, 0);
         sn_str_add(out, "</text>");
@@ -120,6 +122,8 @@ static void draw_to(pen *p, const curve *c, double step, double loss)
     mon_px(p->out, mon_at(&c->x, step));
     sn_str_add(p->out, " ");
     mon_px(p->out, mon_at(&c->y, loss));
+    if (!p->down)
+        sn_str_add(p->out, "h0"); /* a step alone between gaps is a dot */
     p->down = true;
 }
 
@@ -239,6 +243,9 @@ void mon_report_loss(const sn_report *r, sn_str *out)
     baseline(&c, out);
     smooth_line(&c, out);
     validation(&c, out);
+    if (c.n == 1 && isfinite(c.row[0].loss))
+        mon_html(out, "<circle class=\"only\" cx=\"%p\" cy=\"%p\" r=\"4\"/>",
+                 mon_at(&c.x, (double) c.row[0].step), mon_at(&c.y, c.row[0].loss));
     sn_str_add(out, "</g>");
     hovers(&c, out);
     if (!c.n)

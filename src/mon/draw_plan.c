@@ -15,7 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { WIDTH = 960, MANY = 16, HOSTS_DRAWN = 256, LINK = 190, HOST_GAP = 26, BUS = 44 };
+enum {
+    WIDTH = 960,
+    MANY = 16,
+    HOSTS_DRAWN = 256,
+    LINK = 190,
+    HOST_GAP = 26,
+    BUS = 44,
+    LEGEND_MAX = 12
+};
 
 typedef struct sizes { /* pixels */
     int tile_w, tile_h, gap, frame, label, group_gap, pad, title;
@@ -192,7 +200,7 @@ static void host(const layout *l, int h, int x, int y, sn_str *out)
         end = group_end(l, i, l->first[h + 1]);
         group(l, i, end, gx, gy, out);
         if (end < l->first[h + 1] && l->card[end]->data == l->card[i]->data &&
-            l->card[end]->stage == l->card[i]->stage + 1)
+            l->card[end]->stage - 1 == l->card[i]->stage)
             arrow(l, k, gx, gy, out);
     }
 }
@@ -230,10 +238,12 @@ static void two_hosts(const layout *l, const sn_report *r, sn_str *out)
 /* Rows of hosts, a line under each row, joined at the left. */
 static void many_hosts(const layout *l, const sn_report *r, sn_str *out)
 {
-    int per_row = SN_MAX(1, SN_MIN(l->hosts, (WIDTH - 20 + HOST_GAP) / (l->host_w + HOST_GAP)));
+    int per_row =
+        SN_MAX(1, SN_MIN(l->hosts, (WIDTH + HOST_GAP + WIDTH / 10) / (l->host_w + HOST_GAP)));
     int rows = (l->hosts + per_row - 1) / per_row, bus = l->hosts > 1 ? BUS : 0;
     int used = per_row * (l->host_w + HOST_GAP) - HOST_GAP, width = SN_MAX(WIDTH, used + 24);
-    int left = (width - used) / 2, step = l->host_h + bus + 12;
+    int left = (width - used) / 2, to = rows > 1 ? left - 10 : left + l->host_w / 2,
+        step = l->host_h + bus + 12;
     mon_html(out, "<svg viewBox=\"0 0 %d %d\" role=\"img\" aria-label=\"plan\">", width,
              rows * step);
     for (int h = 0; h < l->hosts; h++) {
@@ -241,7 +251,7 @@ static void many_hosts(const layout *l, const sn_report *r, sn_str *out)
         int line = y + l->host_h + bus / 2, middle = x + l->host_w / 2;
         if (bus)
             mon_html(out, "<path class=\"wire\" d=\"M%d %dV%dH%d\"/>", middle, y + l->host_h, line,
-                     left - 10);
+                     to);
         host(l, h, x, y, out);
     }
     if (rows > 1 && bus)
@@ -256,11 +266,11 @@ static void legend(const sn_report *r, const layout *l, sn_str *out)
 {
     int stages = 1;
     for (int i = 0; i < l->cards; i++)
-        stages = SN_MAX(stages, l->card[i]->stage + 1);
+        stages = SN_MAX(stages, SN_MIN(l->card[i]->stage, LEGEND_MAX) + 1);
     sn_str_add(out, "<p class=\"key\">");
-    for (int s = 0; s < SN_MIN(stages, 12); s++)
+    for (int s = 0; s < SN_MIN(stages, LEGEND_MAX); s++)
         mon_html(out, "<i class=\"stage\" style=\"--h:%d\"></i>stage %d ", hue(s), s);
-    if (stages > 12)
+    if (stages > LEGEND_MAX)
         sn_str_add(out, "… ");
     mon_html(out, "<span class=\"unit\">tensor %d × pipeline %d × data %d</span></p>",
              SN_MAX(r->tensor, 1), SN_MAX(r->pipeline, 1), SN_MAX(r->data, 1));

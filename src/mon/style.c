@@ -61,7 +61,7 @@ const char mon_style[] =
     ".raw,.smooth,.val{fill:none;stroke-linejoin:round;stroke-linecap:round}"
     ".raw{stroke:var(--raw);stroke-width:1.1}.smooth{stroke:var(--blue);stroke-width:2.4}"
     ".val{stroke:var(--val);stroke-width:1.3;opacity:.75}"
-    ".point{fill:var(--panel);stroke:var(--val);stroke-width:2}"
+    ".only{fill:var(--blue)}.point{fill:var(--panel);stroke:var(--val);stroke-width:2}"
     ".base{stroke:var(--base);stroke-width:1.4;stroke-dasharray:6 5;fill:none}"
     "svg .baselabel{fill:var(--dim);paint-order:stroke;stroke:var(--panel);stroke-width:4px}"
     ".hit{fill:transparent}.hit:hover{fill:var(--dim);fill-opacity:.12}"
