@@ -101,7 +101,7 @@ out:
     return status;
 }
 
-/* What the command printed, without the line ends. */
+/* What the command printed, as one line. */
 static void take_output(int fd, char *out, size_t bytes)
 {
     ssize_t n = pread(fd, out, bytes - 1, 0);
@@ -109,6 +109,8 @@ static void take_output(int fd, char *out, size_t bytes)
     while (n > 0 && (out[n - 1] == '\n' || out[n - 1] == ' '))
         n--;
     out[n] = 0;
+    for (char *p = out; (p = strchr(p, '\n'));)
+        *p = ';';
 }
 
 sn_status sn_command_finish(sn_command *c, sn_time deadline, sn_str *ret_output)

@@ -167,3 +167,12 @@ void sn_fd_inherit(int fd)
     if (flags >= 0)
         fcntl(fd, F_SETFD, flags & ~FD_CLOEXEC);
 }
+
+void sn_fd_standard(void)
+{
+    int fd;
+    while ((fd = open("/dev/null", O_RDWR)) >= 0 && fd <= 2)
+        continue;
+    if (fd >= 0)
+        close(fd);
+}

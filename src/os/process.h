@@ -43,6 +43,10 @@ void sn_child_kill(const sn_child *child, int signal); /* none there: nothing ha
 /* True when it ended by `deadline` (0: do not wait) and has been reaped; *child becomes none. */
 bool sn_child_wait(sn_child *child, sn_time deadline, sn_exit *ret);
 
+/* Signal every child this process has at the moment, also adopted ones. Only their parent, which we
+ * are, can reap them, so their numbers cannot have passed to others. Allocates nothing. */
+void sn_children_kill(int signal);
+
 /* The pid of a pidfd as seen from here, 0 unknown or gone. */
 pid_t sn_pidfd_pid(int pidfd);
 sn_status sn_pidfd_open(pid_t pid, int *ret);
@@ -53,7 +57,11 @@ void sn_close_others(const int *keep, int keeps);
 /* For a child about to exec: `fd` survives it, at the same number. */
 void sn_fd_inherit(int fd);
 
-/* In `dirs` of the system (/usr/sbin, /sbin, /usr/bin, …): a program's full path. */
+/* Descriptors 0, 1 and 2 that are closed become /dev/null, so that nothing else gets these numbers.
+ */
+void sn_fd_standard(void);
+
+/* In the directories of the system (/usr/sbin, /usr/bin, …): a program's full path. */
 sn_status sn_program_find(const char *name, char ret[256]);
 
 /* A command running beside us; its output goes to a memory file, so it never blocks on us. */

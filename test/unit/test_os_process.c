@@ -167,6 +167,19 @@ static void test_dies_with_parent(void **state)
         dies_with_parent(sn_host_namespaces());
 }
 
+static void test_children_kill(void **state)
+{
+    sn_child child[3];
+    sn_exit end;
+    for (int i = 0; i < 3; i++)
+        assert_ok(sn_child_fork(&(sn_fork_opts){0}, wait_for_ever, NULL, &child[i]));
+    sn_children_kill(SIGTERM);
+    for (int i = 0; i < 3; i++) {
+        assert_true(sn_child_wait(&child[i], soon(), &end));
+        assert_int_equal(end.signal, SIGTERM);
+    }
+}
+
 static void test_datagram(void **state)
 {
     int fds[2], passed = 5, word = 0;
@@ -285,10 +298,11 @@ static void test_host_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_exit),         cmocka_unit_test(test_clean_start),
-        cmocka_unit_test(test_close_others), cmocka_unit_test(test_dies_with_parent),
-        cmocka_unit_test(test_datagram),     cmocka_unit_test(test_command),
-        cmocka_unit_test(test_host),         cmocka_unit_test(test_host_refused),
+        cmocka_unit_test(test_exit),          cmocka_unit_test(test_clean_start),
+        cmocka_unit_test(test_close_others),  cmocka_unit_test(test_dies_with_parent),
+        cmocka_unit_test(test_children_kill), cmocka_unit_test(test_datagram),
+        cmocka_unit_test(test_command),       cmocka_unit_test(test_host),
+        cmocka_unit_test(test_host_refused),
     };
     return sn_test_run(tests);
 }
