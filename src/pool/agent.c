@@ -18,7 +18,7 @@ typedef struct life {
     const pool_agent *agent;
     sn_child child[POOL_WORLD_MAX]; /* of this host's ranks, from its first */
     int running;
-    bool quitting;
+    bool quitting, childless;
 } life;
 
 /* Reports must not be lost: wait for room. The launcher reads all the time; if it is gone so are
@@ -104,15 +104,17 @@ static void report_end(life *l, pid_t pid, int how)
     }
 }
 
-/* Ours and whatever ours left behind: as pid 1, or as subreaper, all of it comes to us. */
-static void reap(life *l, int signals)
+/* Ours and whatever ours left behind: as pid 1, or as subreaper, all of it comes to us. While
+ * quitting what comes is killed, level by level, until there is nothing more to wait for. */
+static void reap(life *l)
 {
     pid_t pid;
     int how;
-    while (sn_signal_take(signals))
-        continue;
     while ((pid = waitpid(-1, &how, WNOHANG)) > 0)
         report_end(l, pid, how);
+    l->childless = pid < 0;
+    if (l->quitting && !l->childless)
+        sn_children_kill(SIGKILL);
 }
 
 static void quit(life *l)
@@ -120,8 +122,7 @@ static void quit(life *l)
     l->quitting = true;
     for (int i = 0; i < l->agent->host->count; i++)
         sn_child_kill(&l->child[i], SIGKILL);
-    if (getpid() == 1)
-        kill(-1, SIGKILL); /* the namespace's other processes */
+    reap(l);
 }
 
 static void listen_to_launcher(life *l)
@@ -161,12 +162,15 @@ int pool_agent_main(void *ctx)
         sn_fail_in(status, "host %s", l.agent->host->name);
         report_failure(&l, status);
     }
-    while (!l.quitting || l.running) {
+    while (!l.quitting || !l.childless) {
         struct pollfd p[] = {{.fd = l.agent->sock, .events = POLLIN},
                              {.fd = signals, .events = POLLIN}};
         sn_poll(p, 2, -1);
-        if (p[1].revents)
-            reap(&l, signals);
+        if (p[1].revents) {
+            while (sn_signal_take(signals))
+                continue;
+            reap(&l);
+        }
         if (p[0].revents)
             listen_to_launcher(&l);
     }

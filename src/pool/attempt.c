@@ -174,6 +174,17 @@ bool pool_agent_reap(pool_attempt *a, pool_host *h, sn_exit *ret)
     return true;
 }
 
+/* Orphans of a lost host come to us, the subreaper: all of its group must be reaped. */
+static bool group_is_gone(const pool_attempt *a, const pool_host *h)
+{
+    pid_t pid;
+    if (a->isolation != SN_ISOLATION_GROUPS || h->agent_pid <= 0)
+        return true;
+    while ((pid = waitpid(-h->agent_pid, NULL, WNOHANG)) > 0)
+        continue;
+    return pid < 0;
+}
+
 bool pool_attempt_cleared(pool_attempt *a)
 {
     bool clear = true;
@@ -182,6 +193,8 @@ bool pool_attempt_cleared(pool_attempt *a)
         clear &= pool_agent_reap(a, &a->host[h], &end);
     for (int r = 0; r < a->job->world; r++)
         clear &= is_dead(&a->worker[r]);
+    for (int h = 0; h < a->hosts && clear; h++)
+        clear &= group_is_gone(a, &a->host[h]);
     if (!clear && !a->forced && sn_now() - a->killed_at > FORCE_AFTER_MS * SN_MS) {
         a->forced = true;
         for (int h = 0; h < a->hosts; h++)

@@ -144,8 +144,8 @@ static sn_status worker_ipc(me *m)
     bool segment = shmget(KEY, 0, 0) >= 0, file = access("/dev/shm/sn-test-pool", F_OK) == 0;
     bool expected = !strcmp(m->host, "h0");
     if (segment != expected || file != expected)
-        return sn_fail(SN_EFAIL, "rank %d on %s sees segment %d file %d", m->rank, m->host,
-                       segment, file);
+        return sn_fail(SN_EFAIL, "rank %d on %s sees segment %d file %d", m->rank, m->host, segment,
+                       file);
     char comm[64] = "";
     FILE *f = fopen("/proc/1/comm", "re");
     if (!f || !fgets(comm, sizeof comm, f) || strncmp(comm, "sn-h", 4))
@@ -186,8 +186,12 @@ static int worker_accident(me *m)
         raise(SIGKILL);
     if (is_mode(m, "stop"))
         raise(SIGSTOP);
-    if (is_mode(m, "host"))
+    if (is_mode(m, "host")) {
+        if (fork() == 0)
+            for (;;)
+                pause();
         kill(getppid(), SIGKILL); /* groups: the agent itself */
+    }
     while (is_mode(m, "stuck") && !worker_called_off(m))
         worker_beat(m);
     return 0;
@@ -239,9 +243,12 @@ static int worker_main(int argc, char **argv)
     sn_status status = worker_begin(&m);
     if (status < 0)
         return worker_fail(&m, status);
-    if (is_mode(&m, "orphan") && fork() == 0)
+    if (is_mode(&m, "orphan") && fork() == 0) { /* one in the group, one that left it */
+        if (fork() == 0)
+            setsid();
         for (;;)
             pause();
+    }
     sn_page_set_state(m.page, SN_WORKER_TRAINING);
     int code = worker_steps(&m);
     if (code == 0)
