@@ -150,8 +150,8 @@ static void on_exited(sn_ctl *c, plan *p, const sn_ctl_event *e, sn_time now)
     ctl_cause cause;
     w->exited = true;
     if (is_watching(c)) {
-        c->progressed |= v->step > c->best_step;
-        c->best_step = SN_MAX(c->best_step, v->step);
+        w->step = v->step;
+        ctl_count_progress(c);
         if (ctl_judge_exit(c, e, &cause))
             judge(c, p, &cause, now);
         if (c->phase == CTL_SUSPECT && all_exited(c)) /* no original will come any more */
@@ -286,7 +286,6 @@ sn_ctl *sn_ctl_create(const sn_ctl_opts *opts)
     c->opts.kill_ns = or_default(opts->kill_ns, 2 * SN_SEC);
     c->opts.linger_ns = or_default(opts->linger_ns, 10 * SN_SEC);
     c->attempt = -1;
-    c->best_step = -1;
     c->cause.victim = c->echo.victim = -1;
     return c;
 }

@@ -19,9 +19,9 @@
  *     SN_ECANCEL) waits `suspect_ns` for the original to show up and is named only when none does.
  *  4. Time that the launcher did not watch (it was late, stopped, or the machine asleep) counts
  *     against nobody: of a gap between two SEEN at most 100 ms are counted.
- *  5. `retries` failures in a row without a step beyond the furthest one reached end the job; new
- *     progress gives the full number back. An error that would come again the same (a bad job, no
- *     room, a full disk) ends it at once. ATTEMPTS_MAX ends it in any case.
+ *  5. `retries` failures in a row without a step that all workers completed beyond the furthest one
+ *     end the job; new progress gives the full number back. An error that would come again the same
+ * (a bad job, no room, a full disk) ends it at once. ATTEMPTS_MAX ends it in any case.
  *  6. After an interrupt nothing is launched and the exit code is 130. */
 #ifndef SN_CTL_CTL_H
 #define SN_CTL_CTL_H

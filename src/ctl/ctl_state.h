@@ -33,7 +33,7 @@ struct sn_ctl {
     int attempt;          /* the current one; -1 before the first */
     int stop;             /* level asked so far */
     int failures;         /* in a row without new progress */
-    int64_t best_step;    /* furthest completed step of all attempts, -1 none */
+    int64_t best_step;    /* furthest step completed by all, of all attempts */
     bool progressed;      /* this attempt went beyond best_step of those before */
     bool killing;         /* KILL was asked for this attempt */
     sn_time seen_at;      /* of the last SEEN, 0 none yet */
@@ -47,6 +47,8 @@ struct sn_ctl {
 
 /* Add the time since the last look and the pages' news to the worker records. */
 void ctl_observe(sn_ctl *c, const sn_ctl_view *views, sn_time now);
+/* A step counts when every worker completed it: some run ahead of one that always fails. */
+void ctl_count_progress(sn_ctl *c);
 /* Judge what was observed: fills `ret` and returns true when somebody failed, stalled, is stuck.
  * An echo is returned with known == false: only a suspicion. */
 bool ctl_judge_seen(const sn_ctl *c, const sn_ctl_view *views, sn_time now, ctl_cause *ret);

@@ -40,15 +40,21 @@ void ctl_observe(sn_ctl *c, const sn_ctl_view *views, sn_time now)
         w->state = v->state;
         starting |= v->state == SN_CTL_STARTING;
         only_done &= v->state == SN_CTL_DONE;
-        if (v->step > c->best_step) {
-            c->best_step = v->step;
-            c->progressed = true;
-        }
     }
     c->waiting_ns = moved || starting ? 0 : c->waiting_ns + gap;
     c->starting_ns = starting ? c->starting_ns + gap : 0;
     c->lingering_ns = only_done ? c->lingering_ns + gap : 0;
     c->seen_at = now;
+    ctl_count_progress(c);
+}
+
+void ctl_count_progress(sn_ctl *c)
+{
+    int64_t least = c->worker[0].step;
+    for (int r = 1; r < c->opts.world; r++)
+        least = SN_MIN(least, c->worker[r].step);
+    c->progressed |= least > c->best_step;
+    c->best_step = SN_MAX(c->best_step, least);
 }
 
 /* A worker that reports a failure itself: an original one before an echo. */

@@ -206,12 +206,18 @@ static void test_retries(void **state)
          {9, CLEARED, .want = "launch3"},
          {10, EXIT, 0, 9, .want = "epoch0 note0 timer1", .says = "3 retries made no progress"},
          {11, TIMER, .want = "kill0 timer0"}, {12, CLEARED, .want = "finish1", .says = "SIGKILL"});
+    PLAY("those that run ahead are no progress", &usual, {0, START, .want = "launch0"},
+         {1, HEAL, 1, 5}, {1, HEAL, 2, 5}, {1, HEAL, 3, 5}, {1, SEEN, .want = ""},
+         {1, EXIT, 0, 9, .want = "epoch0 note0 timer1", .says = "retry 1 of 3"},
+         {2, TIMER, .want = "kill0 timer0"}, {3, CLEARED, .want = "launch1"}, {3, HEAL, 1, 9},
+         {3, HEAL, 2, 9}, {3, HEAL, 3, 9}, {3, SEEN, .want = ""},
+         {4, EXIT, 0, 9, .want = "epoch0 note0 timer1", .says = "retry 2 of 3"});
     PLAY("progress gives the retries back", &usual, {0, START, .want = "launch0"},
          {1, EXIT, 0, 9, .want = "epoch0 note0 timer1", .says = "retry 1 of 3"},
          {2, TIMER, .want = "kill0 timer0"}, {3, CLEARED, .want = "launch1"},
          {4, EXIT, 0, 9, .want = "epoch0 note0 timer1", .says = "retry 2 of 3"},
-         {5, TIMER, .want = "kill0 timer0"}, {6, CLEARED, .want = "launch2"}, {7, HEAL, 1, 5},
-         {8, SEEN, .want = ""},
+         {5, TIMER, .want = "kill0 timer0"}, {6, CLEARED, .want = "launch2"}, {7, HEAL, 0, 5},
+         {7, HEAL, 1, 5}, {7, HEAL, 2, 6}, {7, HEAL, 3, 5}, {8, SEEN, .want = ""},
          {9, EXIT, 0, 9, .want = "epoch0 note0 timer1", .says = "retry 1 of 3"});
 }
 
