@@ -18,6 +18,12 @@ static bool is_final(sn_status s)
            s == SN_ENOTFOUND;
 }
 
+/* It was asked to leave and says so: no failure. */
+static bool is_obedient(const sn_ctl *c, const sn_ctl_view *v)
+{
+    return c->stop && v->state == SN_CTL_FAILED && v->status == SN_ECANCEL;
+}
+
 static bool is_live(const sn_ctl *c, int rank)
 {
     return !c->worker[rank].exited && c->worker[rank].state < SN_CTL_DONE;
@@ -62,7 +68,7 @@ static bool judge_failed(const sn_ctl *c, const sn_ctl_view *views, ctl_cause *r
 {
     int found = -1;
     for (int r = 0; r < c->opts.world; r++) {
-        if (c->worker[r].exited || views[r].state != SN_CTL_FAILED)
+        if (c->worker[r].exited || views[r].state != SN_CTL_FAILED || is_obedient(c, &views[r]))
             continue;
         if (found < 0 || (is_echo(views[found].status) && !is_echo(views[r].status)))
             found = r;
@@ -139,7 +145,7 @@ bool ctl_judge_exit(const sn_ctl *c, const sn_ctl_event *e, ctl_cause *ret)
 {
     const sn_ctl_view *v = &e->views[e->rank];
     bool clean = !e->signal && e->code == 0;
-    if (clean && (v->state == SN_CTL_DONE || c->stop))
+    if ((clean && (v->state == SN_CTL_DONE || c->stop)) || (!e->signal && is_obedient(c, v)))
         return false;
     *ret = (ctl_cause){.known = true, .victim = e->rank, .status = SN_EFAIL};
     if (v->state == SN_CTL_FAILED && !e->signal) {

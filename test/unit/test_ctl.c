@@ -238,6 +238,13 @@ static void test_interrupt(void **state)
     PLAY("twice", &usual, {0, START, .want = "launch0"}, {2, INTERRUPT, 1, .want = "stop1 timer1"},
          {3, INTERRUPT, 2, .want = "stop2 timer1"}, {2003, TIMER, .want = "kill0 timer0"},
          {2004, CLEARED, .want = "finish130", .says = "were killed"});
+    PLAY("leaving as asked is no failure", &usual, {0, START, .want = "launch0"},
+         {2, INTERRUPT, 2, .want = "stop2 timer1"}, {3, SET, 0, SN_CTL_FAILED, SN_ECANCEL},
+         {3, SET, 1, SN_CTL_FAILED, SN_ECANCEL}, {3, SET, 2, SN_CTL_FAILED, SN_ECANCEL},
+         {3, SET, 3, SN_CTL_FAILED, SN_ECANCEL}, {4, SEEN, .want = ""},
+         {5, EXIT, 0, -1, .want = ""}, {5, EXIT, 1, -1, .want = ""}, {5, EXIT, 2, -1, .want = ""},
+         {5, EXIT, 3, -1, .want = "kill0 timer0"},
+         {6, CLEARED, .want = "finish130", .says = "interrupted"});
     PLAY("too slow", &usual, {0, START, .want = "launch0"},
          {2, INTERRUPT, 1, .want = "stop1 timer1"}, {30002, TIMER, .want = "note0 stop2 timer1"},
          {32002, TIMER, .want = "kill0 timer0"}, {32003, CLEARED, .want = "finish130"});

@@ -2,6 +2,7 @@
  *
  * Whole small jobs: this program starts itself as the workers. Every story runs with process
  * groups and, where it can, with namespaces, and afterwards nothing may be left of it. */
+#include "pool/attempt.h"
 #include "pool/pool.h"
 #include "unit/pool_worker.h"
 #include "unit/sn_test.h"
@@ -9,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 typedef struct story {
@@ -25,7 +27,7 @@ typedef struct story {
     int ready_fd; /* told once all workers train */
 } story;
 
-static char dirs[64][64];
+static char dirs[100][64];
 static int dir_count;
 static sn_status namespaces; /* of sn_pool_namespaces_possible */
 
@@ -269,15 +271,13 @@ static void test_final(void **state)
 
 static void test_stopped(void **state)
 {
-    EACH_KIND(kind)
-    {
-        story s = {.mode = "stop", .isolation = kind, .retries = 1};
-        sn_pool_result r = tell(&s);
-        assert_int_equal(r.exit_code, 0);
-        assert_int_equal(r.attempts, 2);
-        assert_says(s.notes, "rank 3 on h1 (pid ");
-        assert_says(s.notes, "stopped responding (no heartbeat for 1.0 s) during " WORKER_OP);
-    }
+    sn_isolation kind = namespaces == SN_OK ? SN_ISOLATION_NAMESPACES : SN_ISOLATION_GROUPS;
+    story s = {.mode = "stop", .isolation = kind, .retries = 1};
+    sn_pool_result r = tell(&s);
+    assert_int_equal(r.exit_code, 0);
+    assert_int_equal(r.attempts, 2);
+    assert_says(s.notes, "rank 3 on h1 (pid ");
+    assert_says(s.notes, "stopped responding (no heartbeat for 1.0 s) during " WORKER_OP);
 }
 
 static void test_stuck(void **state)
@@ -299,6 +299,16 @@ static void test_host_lost(void **state)
     assert_int_equal(r.attempts, 2);
     assert_says(s.notes, "host h1 was lost with ranks 2 to 3: its agent (pid ");
     assert_says(s.notes, "was killed by SIGKILL");
+}
+
+static void test_agent_stopped(void **state)
+{
+    story s = {.mode = "mute", .isolation = SN_ISOLATION_GROUPS, .retries = 1};
+    sn_pool_result r = tell(&s);
+    assert_int_equal(r.exit_code, 0);
+    assert_int_equal(r.attempts, 2);
+    assert_says(s.notes, "rank 3 on h1 (pid ");
+    assert_says(s.notes, "died in an unknown way during " WORKER_OP);
 }
 
 static void test_interrupt(void **state)
@@ -404,6 +414,48 @@ static void test_requests(void **state)
     }
 }
 
+/* What ip says reaches the user, and nothing stays open. */
+static void test_network_refused(void **state)
+{
+    if (namespaces < 0) {
+        print_message("skipped: no namespaces here\n");
+        skip();
+    }
+    int fds = descriptors(), fd = -1;
+    pool_host nowhere = {.name = "h0", .agent = {.pid = 1 << 30}};
+    assert_true(pool_network_create(&nowhere, 1, &fd) < 0);
+    assert_says(sn_errmsg(), "cannot wire the emulated hosts: ip -batch - failed: ");
+    assert_says(sn_errmsg(), "No such process");
+    assert_int_equal(fd, -1);
+    assert_int_equal(descriptors(), fds);
+}
+
+/* Out of descriptors at every place of the start, one after the other: a sentence each time, never
+ * a rest. */
+static void test_no_descriptors(void **state)
+{
+    struct rlimit old;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
+    int highest = dup(0), refused = 0, started = 0, fds = descriptors() - 1;
+    close(highest);
+    for (int more = 0; more < 48; more += more < 30 ? 3 : 1) {
+        story s = {.mode = "clean", .isolation = SN_ISOLATION_AUTO};
+        sn_pool_result r;
+        struct rlimit few = {(rlim_t) (highest + more), old.rlim_max};
+        dir_count -= dir_count == SN_COUNT(dirs); /* the same directory again */
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+        sn_status status = run(&s, &r);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
+        refused += status < 0;
+        started += status >= 0;
+        if (status < 0 && !*sn_errmsg())
+            fail_msg("no sentence with %d descriptors", more);
+        assert_nothing_left(&s);
+        assert_int_equal(descriptors(), fds);
+    }
+    assert_true(refused > 5 && started > 5);
+}
+
 static void test_not_a_program(void **state)
 {
     char path[64], command[160];
@@ -471,13 +523,15 @@ int main(int argc, char **argv)
     if (argc > 3 && !strcmp(argv[1], "worker"))
         return worker_main(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_clean),           cmocka_unit_test(test_apart),
-        cmocka_unit_test(test_killed),          cmocka_unit_test(test_always_fails),
-        cmocka_unit_test(test_final),           cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_stuck),           cmocka_unit_test(test_host_lost),
-        cmocka_unit_test(test_interrupt),       cmocka_unit_test(test_orphans),
-        cmocka_unit_test(test_launcher_killed), cmocka_unit_test(test_requests),
-        cmocka_unit_test(test_not_a_program),   cmocka_unit_test(test_no_rights),
+        cmocka_unit_test(test_clean),         cmocka_unit_test(test_apart),
+        cmocka_unit_test(test_killed),        cmocka_unit_test(test_always_fails),
+        cmocka_unit_test(test_final),         cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_stuck),         cmocka_unit_test(test_host_lost),
+        cmocka_unit_test(test_agent_stopped), cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_orphans),       cmocka_unit_test(test_launcher_killed),
+        cmocka_unit_test(test_requests),      cmocka_unit_test(test_network_refused),
+        cmocka_unit_test(test_not_a_program), cmocka_unit_test(test_no_descriptors),
+        cmocka_unit_test(test_no_rights),
     };
     return cmocka_run_group_tests_name(__FILE__, tests, set_up, tear_down);
 }
