@@ -163,6 +163,17 @@ static void on_exited(sn_ctl *c, plan *p, const sn_ctl_event *e, sn_time now)
     }
 }
 
+static void on_broken(sn_ctl *c, plan *p, const sn_ctl_event *e, sn_time now)
+{
+    if (!is_watching(c) || e->rank < 0 || e->rank >= c->opts.world)
+        return;
+    ctl_cause cause;
+    ctl_judge_broken(c, e, &cause);
+    if (!c->worker[e->rank].exited)
+        add(p, SN_CTL_KILL_RANK)->rank = e->rank;
+    judge(c, p, &cause, now);
+}
+
 static void on_host_died(sn_ctl *c, plan *p, const sn_ctl_event *e, sn_time now)
 {
     if (!is_watching(c) || e->host < 0 || e->host * c->opts.cards_per_host >= c->opts.world)
@@ -247,6 +258,9 @@ int sn_ctl_step(sn_ctl *c, const sn_ctl_event *e, sn_time now,
         break;
     case SN_CTL_EXITED:
         on_exited(c, &p, e, now);
+        break;
+    case SN_CTL_BROKEN:
+        on_broken(c, &p, e, now);
         break;
     case SN_CTL_HOST_DIED:
         on_host_died(c, &p, e, now);

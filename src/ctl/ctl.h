@@ -69,6 +69,7 @@ typedef enum sn_ctl_kind {
     SN_CTL_START,
     SN_CTL_SEEN,           /* views[world]: every ~50 ms */
     SN_CTL_EXITED,         /* rank, code, signal; views[rank] is its last word */
+    SN_CTL_BROKEN,         /* rank, status, text: it does not keep to a protocol */
     SN_CTL_HOST_DIED,      /* host, code, signal, pid of the host's agent */
     SN_CTL_LAUNCH_REFUSED, /* status, text: the attempt could not be started */
     SN_CTL_CLEARED,        /* every process of the attempt is gone; answers KILL */

@@ -53,6 +53,7 @@ void ctl_count_progress(sn_ctl *c);
  * An echo is returned with known == false: only a suspicion. */
 bool ctl_judge_seen(const sn_ctl *c, const sn_ctl_view *views, sn_time now, ctl_cause *ret);
 bool ctl_judge_exit(const sn_ctl *c, const sn_ctl_event *event, ctl_cause *ret);
+void ctl_judge_broken(const sn_ctl *c, const sn_ctl_event *event, ctl_cause *ret);
 void ctl_judge_host(const sn_ctl *c, const sn_ctl_event *event, ctl_cause *ret);
 
 /* Words; each writes a sentence of at most SN_CTL_TEXT - 1 bytes. */
@@ -61,6 +62,7 @@ void ctl_say_failed(char *out, const sn_ctl *c, int rank, const sn_ctl_view *vie
 void ctl_say_stalled(char *out, const sn_ctl *c, int rank, const sn_ctl_view *view);
 void ctl_say_stuck(char *out, const sn_ctl *c, int rank, const sn_ctl_view *view, sn_time now);
 void ctl_say_not_ready(char *out, const sn_ctl *c, const sn_ctl_view *views);
+void ctl_say_broken(char *out, const sn_ctl *c, const sn_ctl_event *event);
 void ctl_say_host(char *out, const sn_ctl *c, const sn_ctl_event *event);
 /* What follows the cause: "; restarting, retry 1 of 3" or why not. */
 void ctl_say_next(char *out, const sn_ctl *c, const ctl_cause *cause, bool again);

@@ -159,6 +159,12 @@ bool ctl_judge_exit(const sn_ctl *c, const sn_ctl_event *e, ctl_cause *ret)
     return true;
 }
 
+void ctl_judge_broken(const sn_ctl *c, const sn_ctl_event *e, ctl_cause *ret)
+{
+    *ret = (ctl_cause){.known = true, .victim = e->rank, .status = e->status};
+    ctl_say_broken(ret->text, c, e);
+}
+
 void ctl_judge_host(const sn_ctl *c, const sn_ctl_event *e, ctl_cause *ret)
 {
     *ret =

@@ -119,6 +119,13 @@ void ctl_say_not_ready(char *out, const sn_ctl *c, const sn_ctl_view *views)
         }
 }
 
+void ctl_say_broken(char *out, const sn_ctl *c, const sn_ctl_event *e)
+{
+    line l = {out, 0};
+    say_who(&l, c, e->rank, e->views ? e->views[e->rank].pid : 0);
+    say(&l, " broke a protocol: %s", e->text ? e->text : sn_status_meaning(e->status));
+}
+
 void ctl_say_host(char *out, const sn_ctl *c, const sn_ctl_event *e)
 {
     int first = e->host * c->opts.cards_per_host;

@@ -172,6 +172,19 @@ static void boot_closed(pool_launcher *l, pool_worker *w)
     sn_boot_server_left(l->attempt.boot, w->rank);
 }
 
+static void boot_broken(pool_launcher *l, pool_worker *w, sn_status status)
+{
+    char text[512];
+    snprintf(text, sizeof text, "%s", sn_errmsg());
+    boot_closed(l, w);
+    look(l, w->rank);
+    sn_ctl_event e = event_of(l, SN_CTL_BROKEN);
+    e.rank = w->rank;
+    e.status = status;
+    e.text = text;
+    pool_feed(l, e);
+}
+
 static void boot_read(pool_launcher *l, pool_worker *w)
 {
     char data[16384];
@@ -181,12 +194,13 @@ static void boot_read(pool_launcher *l, pool_worker *w)
             continue;
         if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
             return;
-        if (n <= 0 || sn_boot_server_feed(l->attempt.boot, w->rank, data, (size_t) n) < 0) {
-            if (n > 0 && l->job->on_note) {
-                sn_fail_in(SN_ECORRUPT, "rank %d: boot exchange", w->rank);
-                l->job->on_note(l->job->ctx, sn_errmsg());
-            }
+        if (n <= 0) {
             boot_closed(l, w);
+            return;
+        }
+        sn_status status = sn_boot_server_feed(l->attempt.boot, w->rank, data, (size_t) n);
+        if (status < 0) {
+            boot_broken(l, w, status);
             return;
         }
     }

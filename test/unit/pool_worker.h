@@ -201,14 +201,16 @@ static int worker_accident(me *m)
 
 static int worker_steps(me *m)
 {
-    bool endless = is_mode(m, "forever");
-    for (int64_t step = 1; step <= WORKER_STEPS || endless; step++) {
+    bool endless = is_mode(m, "forever") || (is_mode(m, "long") && !m->resumed);
+    int64_t steps = is_mode(m, "brief") ? 1 : WORKER_STEPS;
+    int64_t accident = is_mode(m, "fail") ? 1 : 3; /* at 1 no attempt can get further */
+    for (int64_t step = 1; step <= steps || endless; step++) {
         worker_beat(m);
         if (__atomic_load_n(&m->page->stop, __ATOMIC_ACQUIRE))
             break;
         if (worker_called_off(m))
             return worker_fail(m, sn_fail(SN_EEPOCH, "called off, victim %d", m->page->victim));
-        if (step == 3) {
+        if (step == accident) {
             sn_page_op(m->page, WORKER_OP, 0);
             int code = worker_accident(m);
             if (code)
@@ -226,6 +228,8 @@ static sn_status worker_begin(me *m)
 {
     SN_TRY(sn_page_map(m->page_fd, &m->page));
     sn_page_set_state(m->page, SN_WORKER_JOINING);
+    if (is_mode(m, "garbage") && m->rank == 1 && !m->resumed)
+        send(m->agent_fd, "GET / HTTP/1.1\r\nHost: example.org\r\n\r\n", 40, MSG_NOSIGNAL);
     SN_TRY(sn_boot_socket(m->agent_fd, m->rank, m->world, &m->boot));
     SN_TRY(worker_meet(m));
     if (is_mode(m, "apart")) {

@@ -13,7 +13,7 @@ enum { WORLD = 4, PER_HOST = 2 };
 /* One row of a story. `to` is the rank, host or level; `how` a signal (> 0) or -code. */
 typedef struct row {
     int ms;
-    enum { START, SEEN, EXIT, HOST, REFUSED, CLEARED, INTERRUPT, TIMER, SET, HEAL } what;
+    enum { START, SEEN, EXIT, HOST, REFUSED, CLEARED, INTERRUPT, TIMER, BROKEN, SET, HEAL } what;
     int to, how;
     sn_status status;
     const char *want; /* "launch0 epoch1 note timer kill0 …" */
@@ -67,7 +67,7 @@ static sn_ctl_event event_of(stage *s, const row *r)
 {
     static const sn_ctl_kind kind[] = {SN_CTL_START,     SN_CTL_SEEN,           SN_CTL_EXITED,
                                        SN_CTL_HOST_DIED, SN_CTL_LAUNCH_REFUSED, SN_CTL_CLEARED,
-                                       SN_CTL_INTERRUPT, SN_CTL_TIMER};
+                                       SN_CTL_INTERRUPT, SN_CTL_TIMER,          SN_CTL_BROKEN};
     return (sn_ctl_event){.kind = kind[r->what],
                           .attempt = s->attempt,
                           .rank = r->to,
@@ -227,6 +227,14 @@ static void test_host(void **state)
          {2, HOST, 1, SIGKILL, .want = "epoch2 note0 timer1",
           .says = "host h1 was lost with ranks 2 to 3: its agent (pid 77) was killed by SIGKILL; "
                   "rank 2 was lost after step 0; restarting"});
+}
+
+static void test_broken(void **state)
+{
+    PLAY("a protocol broken", &usual, {0, START, .want = "launch0"}, {1, SEEN, .want = ""},
+         {2, BROKEN, 2, .status = SN_ECORRUPT, .want = "killrank2 epoch2 note0 timer1",
+          .says = "rank 2 on h1 (pid 102) broke a protocol: ip: no such device; restarting"},
+         {3, BROKEN, 1, .status = SN_ECORRUPT, .want = ""});
 }
 
 static void test_interrupt(void **state)
@@ -541,9 +549,9 @@ int main(void)
         cmocka_unit_test(test_clean),      cmocka_unit_test(test_killed),
         cmocka_unit_test(test_echo),       cmocka_unit_test(test_final),
         cmocka_unit_test(test_retries),    cmocka_unit_test(test_host),
-        cmocka_unit_test(test_interrupt),  cmocka_unit_test(test_stall),
-        cmocka_unit_test(test_stuck),      cmocka_unit_test(test_long_texts),
-        cmocka_unit_test(test_simulation),
+        cmocka_unit_test(test_broken),     cmocka_unit_test(test_interrupt),
+        cmocka_unit_test(test_stall),      cmocka_unit_test(test_stuck),
+        cmocka_unit_test(test_long_texts), cmocka_unit_test(test_simulation),
     };
     return sn_test_run(tests);
 }

@@ -18,6 +18,7 @@ typedef struct story {
     int64_t step_limit_ms;
     int retries;
     sn_isolation isolation;
+    const char *kill_host;        /* its agent, once all workers train */
     int interrupt_at_step, level; /* interrupted() says `level` once rank 0 completed the step */
 
     char dir[64];
@@ -91,6 +92,30 @@ static void assert_nothing_left(const story *s)
 
 /* ---- telling a story ---- */
 
+/* The process with the agent's name among our children. */
+static void kill_agent(const char *host)
+{
+    DIR *proc = opendir("/proc");
+    struct dirent *d;
+    while ((d = readdir(proc))) {
+        char path[300], *text, want[64];
+        size_t bytes;
+        snprintf(path, sizeof path, "/proc/%s/status", d->d_name);
+        FILE *f = atoi(d->d_name) > 0 ? fopen(path, "re") : NULL;
+        if (!f)
+            continue;
+        char content[512] = "";
+        bytes = fread(content, 1, sizeof content - 1, f);
+        fclose(f);
+        snprintf(want, sizeof want, "PPid:\t%d\n", (int) getpid());
+        text = bytes ? strstr(content, want) : NULL;
+        snprintf(want, sizeof want, "Name:\tsn-%s\n", host);
+        if (text && strstr(content, want))
+            kill(atoi(d->d_name), SIGKILL);
+    }
+    closedir(proc);
+}
+
 static void on_tick(void *ctx, sn_page *const *pages, int world)
 {
     story *s = ctx;
@@ -99,6 +124,10 @@ static void on_tick(void *ctx, sn_page *const *pages, int world)
     for (int r = 0; r < world; r++)
         training += pages[r]->state == SN_WORKER_TRAINING && pages[r]->step > 0;
     s->last_step = pages[0]->step;
+    if (s->kill_host && training == world) {
+        kill_agent(s->kill_host);
+        s->kill_host = NULL;
+    }
     if (s->ready_fd >= 0 && training == world) {
         if (write(s->ready_fd, "r", 1) == 1)
             s->ready_fd = -1;
@@ -291,6 +320,29 @@ static void test_stuck(void **state)
     assert_says(s.notes, "during " WORKER_OP);
 }
 
+static void test_host_killed(void **state)
+{
+    EACH_KIND(kind)
+    {
+        story s = {.mode = "long", .isolation = kind, .retries = 1, .kill_host = "h1"};
+        sn_pool_result r = tell(&s);
+        assert_int_equal(r.exit_code, 0);
+        assert_int_equal(r.attempts, 2);
+        assert_says(s.notes, "host h1 was lost with ranks 2 to 3: its agent (pid ");
+        assert_says(s.notes, "was killed by SIGKILL; rank 2 was lost ");
+    }
+}
+
+static void test_garbage(void **state)
+{
+    story s = {.mode = "garbage", .isolation = SN_ISOLATION_GROUPS, .retries = 1};
+    sn_pool_result r = tell(&s);
+    assert_int_equal(r.exit_code, 0);
+    assert_int_equal(r.attempts, 2);
+    assert_says(s.notes, "rank 1 on h0 (pid ");
+    assert_says(s.notes, "broke a protocol: ");
+}
+
 static void test_host_lost(void **state)
 {
     story s = {.mode = "host", .isolation = SN_ISOLATION_GROUPS, .retries = 1};
@@ -438,8 +490,8 @@ static void test_no_descriptors(void **state)
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &old), 0);
     int highest = dup(0), refused = 0, started = 0, fds = descriptors() - 1;
     close(highest);
-    for (int more = 0; more < 48; more += 2) {
-        story s = {.mode = "clean", .isolation = SN_ISOLATION_AUTO};
+    for (int more = 0; more < 48; more += 3) {
+        story s = {.mode = "brief", .isolation = SN_ISOLATION_AUTO};
         sn_pool_result r;
         struct rlimit few = {(rlim_t) (highest + more), old.rlim_max};
         dir_count -= dir_count == SN_COUNT(dirs); /* the same directory again */
@@ -526,7 +578,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_clean),         cmocka_unit_test(test_apart),
         cmocka_unit_test(test_killed),        cmocka_unit_test(test_always_fails),
         cmocka_unit_test(test_final),         cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_stuck),         cmocka_unit_test(test_host_lost),
+        cmocka_unit_test(test_stuck),         cmocka_unit_test(test_host_killed),
+        cmocka_unit_test(test_garbage),       cmocka_unit_test(test_host_lost),
         cmocka_unit_test(test_agent_stopped), cmocka_unit_test(test_interrupt),
         cmocka_unit_test(test_orphans),       cmocka_unit_test(test_launcher_killed),
         cmocka_unit_test(test_requests),      cmocka_unit_test(test_network_refused),
