@@ -289,6 +289,13 @@ static inline void coll_store(uint64_t *p, uint64_t v)
     __atomic_store_n(p, v, __ATOMIC_RELEASE);
 }
 
+/* Of net's 40 bits: what it is (0 point to point, 2 data, 3 prints), the group, the operation. Both
+ * numbers may wrap: of each only a few that follow each other are under way at once. */
+static inline uint64_t coll_tag(const sn_coll_req *r, unsigned what)
+{
+    return (uint64_t) what << 38 | (uint64_t) (r->group->id & 0x3fff) << 24 | (r->seq & 0xffffff);
+}
+
 static inline coll_slot *coll_slot_of(coll_block *b, uint64_t seq)
 {
     return &b->slot[seq % COLL_WINDOW];

@@ -211,15 +211,37 @@ static sn_status agree(sn_coll_group *g, const hello *of)
     return SN_OK;
 }
 
+static int by_rank(const void *a, const void *b)
+{
+    return *(const int *) a - *(const int *) b;
+}
+
+/* Everybody's hello in group order; net gathers in the order of the ranks. */
+static sn_status gather(sn_coll_group *g, const int *members, sn_time deadline, hello *of)
+{
+    size_t n = (size_t) g->size;
+    hello mine = introduce(g, members);
+    hello *in = sn_alloc(n * sizeof(hello));
+    int *sorted = sn_alloc(n * sizeof(int));
+    memcpy(sorted, members, n * sizeof(int));
+    qsort(sorted, n, sizeof(int), by_rank);
+    in[0] = mine;
+    sn_status status =
+        n == 1 ? SN_OK
+               : sn_net_gather(g->coll->net, sorted, g->size, &mine, sizeof(mine), deadline, in);
+    for (int i = 0; i < g->size && status == SN_OK; i++) {
+        int *at = bsearch(&members[i], sorted, n, sizeof(int), by_rank);
+        of[i] = in[at - sorted];
+    }
+    free(sorted);
+    free(in);
+    return status;
+}
+
 static sn_status meet(sn_coll_group *g, const int *members, sn_time deadline)
 {
-    hello mine = introduce(g, members);
     hello *of = sn_alloc((size_t) g->size * sizeof(hello));
-    sn_status status = SN_OK;
-    if (g->size == 1)
-        of[0] = mine;
-    else
-        status = sn_net_gather(g->coll->net, members, g->size, &mine, sizeof(mine), deadline, of);
+    sn_status status = gather(g, members, deadline, of);
     if (status < 0)
         sn_fail_in(status, "group %s", g->name);
     else

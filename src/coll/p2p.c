@@ -201,12 +201,11 @@ static sn_status recv_advance(sn_coll_req *r, bool *moved)
 static sn_status net_advance(sn_coll_req *r, bool *moved)
 {
     sn_coll *c = r->coll;
-    uint64_t tag = UINT64_C(1) << 62 | r->tag;
     sn_status status;
     if (r->net == NULL) {
         status = r->kind == COLL_REQ_NET_SEND
-                     ? sn_net_send(c->net, r->peer, tag, r->buf, r->bytes, &r->net)
-                     : sn_net_recv(c->net, r->peer, tag, r->buf, r->bytes, &r->net);
+                     ? sn_net_send(c->net, r->peer, r->tag, r->buf, r->bytes, &r->net)
+                     : sn_net_recv(c->net, r->peer, r->tag, r->buf, r->bytes, &r->net);
         if (status != SN_OK)
             return status == SN_AGAIN ? SN_PENDING : status;
         c->nets++;

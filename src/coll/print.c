@@ -44,12 +44,6 @@ static sn_status differ(const sn_coll_req *r, int a, coll_print pa, int b, coll_
                    text(ta, pa), b, sn_net_host_name(g->coll->net, b), text(tb, pb));
 }
 
-static uint64_t tag(const sn_coll_req *r)
-{
-    return UINT64_C(3) << 62 | (uint64_t) (r->group->id & 0x1fffff) << 40 |
-           (r->seq & ((UINT64_C(1) << 40) - 1));
-}
-
 /* Tell the lanes on the other hosts that `rank` calls something else. */
 static void poison(sn_coll_req *r, int rank, coll_print theirs)
 {
@@ -62,8 +56,8 @@ static void poison(sn_coll_req *r, int rank, coll_print theirs)
                            .rank = g->coll->rank,
                            .bad_rank = rank};
         sn_net_req *send;
-        if (sn_net_send(g->coll->net, g->member[g->lane_member[i]].rank, tag(r), &bad, sizeof(bad),
-                        &send) != SN_OK)
+        if (sn_net_send(g->coll->net, g->member[g->lane_member[i]].rank, coll_tag(r, 3), &bad,
+                        sizeof(bad), &send) != SN_OK)
             continue;
         sn_status status = SN_PENDING;
         for (int n = 0; status == SN_PENDING && n < PRINT_TESTS; n++)
@@ -97,7 +91,8 @@ sn_status coll_prints_start(sn_coll_req *r)
         coll_lane *l = &w->lane[i];
         int rank = g->member[g->lane_member[i]].rank;
         if (l->recv == NULL) {
-            sn_status status = sn_net_recv(c->net, rank, tag(r), &l->in, sizeof(l->in), &l->recv);
+            sn_status status =
+                sn_net_recv(c->net, rank, coll_tag(r, 3), &l->in, sizeof(l->in), &l->recv);
             if (status != SN_OK)
                 return status == SN_AGAIN ? SN_PENDING : status;
             c->nets++;
@@ -105,7 +100,8 @@ sn_status coll_prints_start(sn_coll_req *r)
         if (l->send == NULL) {
             l->out =
                 (coll_header){.seq = r->seq, .print = r->print, .rank = c->rank, .bad_rank = -1};
-            sn_status status = sn_net_send(c->net, rank, tag(r), &l->out, sizeof(l->out), &l->send);
+            sn_status status =
+                sn_net_send(c->net, rank, coll_tag(r, 3), &l->out, sizeof(l->out), &l->send);
             if (status != SN_OK)
                 return status == SN_AGAIN ? SN_PENDING : status;
             c->nets++;

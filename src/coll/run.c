@@ -149,12 +149,6 @@ static sn_status reduce(sn_coll_req *r, const sn_step *step)
 
 /* ---- across hosts ---- */
 
-static uint64_t tag(const sn_coll_req *r)
-{
-    return UINT64_C(2) << 62 | (uint64_t) (r->group->id & 0x1fffff) << 40 |
-           (r->seq & ((UINT64_C(1) << 40) - 1));
-}
-
 static sn_status net(sn_coll_req *r, const sn_step *step)
 {
     sn_coll *c = r->coll;
@@ -165,8 +159,8 @@ static sn_status net(sn_coll_req *r, const sn_step *step)
     size_t bytes = (size_t) step->count * element(r);
     int rank = r->group->member[step->member].rank;
     sn_net_req **req = &w->net[w->nets];
-    sn_status status = send ? sn_net_send(c->net, rank, tag(r), buf, bytes, req)
-                            : sn_net_recv(c->net, rank, tag(r), buf, bytes, req);
+    sn_status status = send ? sn_net_send(c->net, rank, coll_tag(r, 2), buf, bytes, req)
+                            : sn_net_recv(c->net, rank, coll_tag(r, 2), buf, bytes, req);
     if (status != SN_OK)
         return status == SN_AGAIN ? SN_PENDING : status;
     w->net_member[w->nets++] = step->member;
