@@ -43,7 +43,7 @@ typedef enum sn_time_kind { /* where a step's nanoseconds go; the report's break
 
 typedef struct sn_page {
     uint32_t magic, version;
-    int32_t rank, host, pid; /* pid as the worker sees it */
+    int32_t rank, host, pid; /* pid as the worker sees it; 0 until it is JOINING */
     uint32_t state;          /* sn_worker_state */
     char host_name[32];
 
@@ -91,6 +91,7 @@ void sn_page_op(sn_page *page, const char *text, sn_time deadline);
 /* A consistent copy of the op text and its start; false when the writer died half way (then `out`
  * is what was there). */
 bool sn_page_op_read(const sn_page *page, char out[SN_PAGE_TEXT], sn_time *ret_since);
+/* The sentence, then state FAILED. The first failure stays: later ones are its consequences. */
 void sn_page_fail(sn_page *page, sn_status status, const char *text);
 const char *sn_worker_state_name(sn_worker_state state);
 
