@@ -88,6 +88,9 @@ typedef struct train_worker {
     sn_train_result result;
 } train_worker;
 
+sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *net,
+                            const sn_train_opts *opts);
+void train_worker_close(train_worker *w);
 sn_time train_deadline(const train_worker *w);
 void train_warn(train_worker *w, const char *what);
 sn_status train_evaluate(train_worker *w, int64_t windows_max, double *ret_loss);

@@ -6,6 +6,7 @@
  *   rank 0: publish ─ tell everyone how that went
  *
  * So either all ranks have the new checkpoint or all go on with the one before. */
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,17 +59,23 @@ static sn_status first_failure(const verdict *v, int n)
     return SN_OK;
 }
 
-/* An unpublished part is of no use to anybody, least of all on a full disk. */
-static void discard(train_worker *w)
+/* A part that will not be published is of no use to anybody, least of all on a full disk. The file
+ * is the one that its description names: others of the directory may be a complete checkpoint's. */
+static void discard(train_worker *w, const sn_str *part)
 {
+    json_error_t error;
+    json_t *description = json_loads(sn_str_get(part), 0, &error);
+    const char *file = json_string_value(json_object_get(description, "file"));
     sn_str path = {0};
     sn_str_printf(&path, "%s/step-%08lld", w->ckpt_dir, (long long) w->at.step);
     size_t dir = path.len;
-    sn_str_printf(&path, "/r%04d.safetensors", w->rank);
-    (void) unlink(sn_str_get(&path));
+    sn_str_printf(&path, "/%s", file ? file : "");
+    if (file)
+        (void) unlink(path.data);
     path.data[dir] = 0;
-    (void) rmdir(path.data); /* the last one out succeeds */
+    (void) rmdir(path.data); /* the last one out of an empty one succeeds */
     sn_str_done(&path);
+    json_decref(description);
 }
 
 static sn_status publish(train_worker *w, const verdict *v, const char *texts, size_t stride)
@@ -121,8 +128,8 @@ sn_status train_save(train_worker *w)
         status = first_failure(all, w->world);
         if (status >= 0)
             status = gather_and_publish(w, all, &part);
-        if (status < 0)
-            discard(w);
+        else
+            discard(w, &part);
     }
     sn_str_done(&part);
     free(all);

@@ -245,8 +245,13 @@ static const char *checkpoint_dir(train_worker *w)
     return sn_arena_printf(w->arena, "%s/checkpoints", w->opts->run_dir ? w->opts->run_dir : ".");
 }
 
-static sn_status live(train_worker *w, const sn_net_opts *net)
+/* Everything up to the first step. What was opened stays open for train_worker_close. */
+sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *net,
+                            const sn_train_opts *opts)
 {
+    *w = (train_worker){.opts = opts, .job = opts->job, .boot = boot, .saved_step = -1};
+    w->result.final_loss = w->result.train_loss = NAN;
+    w->arena = sn_arena_create();
     w->ckpt_dir = checkpoint_dir(w);
     SN_TRY(join(w, net));
     SN_TRY(read_text(w));
@@ -257,11 +262,10 @@ static sn_status live(train_worker *w, const sn_net_opts *net)
     SN_TRY(make_executors(w));
     sn_page_set_state(w->page, SN_WORKER_READY);
     SN_TRY(fill_state(w));
-    SN_TRY(open_metrics(w));
-    return train_loop(w);
+    return open_metrics(w);
 }
 
-static void close_all(train_worker *w)
+void train_worker_close(train_worker *w)
 {
     sn_metrics_close(w->metrics);
     sn_exec_free(w->evaluate);
@@ -284,19 +288,15 @@ sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_
 {
     train_worker *w = sn_alloc(sizeof(*w));
     sn_time began = sn_now();
-    w->opts = opts;
-    w->job = opts->job;
-    w->boot = boot;
-    w->arena = sn_arena_create();
-    w->saved_step = -1;
-    w->result.final_loss = w->result.train_loss = NAN;
-    sn_status status = live(w, net);
+    sn_status status = train_worker_open(w, boot, net, opts);
+    if (status >= 0)
+        status = train_loop(w);
     w->result.wall_ns = sn_now() - began;
     if (status < 0)
         sn_page_fail(w->page, status, sn_errmsg());
     else
         sn_page_set_state(w->page, SN_WORKER_DONE);
-    close_all(w);
+    train_worker_close(w);
     if (status >= 0)
         *ret = w->result;
     free(w);
