@@ -85,7 +85,7 @@ static inline sn_topo *world_topo(int cards, int hosts)
         snprintf(name, sizeof name, "h%d", h);
         int host = sn_topo_add_host(topo, name, 2, UINT64_C(4) << 30);
         for (int c = 0; c < cards / hosts; c++) {
-            char card_name[16];
+            char card_name[32];
             snprintf(card_name, sizeof card_name, "h%d/c%d", h, c);
             sn_topo_card card = {.name = card_name,
                                  .kind = "cpu",
