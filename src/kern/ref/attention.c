@@ -65,26 +65,31 @@ REF_RUN(attention)
     return SN_OK;
 }
 
+sn_status REF(row_grad)(sn_kernel *k)
+{
+    k->work_bytes = 3 * (size_t) (k->d.t * k->d.e) * sizeof(double);
+    return SN_OK;
+}
+
 /* p_tj = exp(scale·q·k − lse); ds = p·(do·v − do·o); dq += scale·ds·k, dk += scale·ds·q,
- * dv += p·do */
+ * dv += p·do. `sum` is [T,3,E] of this head. */
 static void attend_row_grad(const kern_dims *d, head hd, const void *const *in, double scale,
-                            int64_t t, int64_t keys, real *dqkv)
+                            int64_t t, int64_t keys, double *sum)
 {
     const real *qkv = in[1], *lse = in[3];
     const real *grad = (const real *) in[0] + hd.o_at + t * hd.o_step;
     const real *o = (const real *) in[2] + hd.o_at + t * hd.o_step;
     const real *q = qkv + hd.at + t * hd.step;
-    double delta = dot(grad, o, d->e);
-    real *dq = dqkv + hd.at + t * hd.step;
+    double delta = dot(grad, o, d->e), *dq = sum + t * 3 * d->e;
     for (int64_t j = 0; j < keys; j++) {
         const real *key = qkv + hd.at + j * hd.step + d->e;
-        real *dk = dqkv + hd.at + j * hd.step + d->e;
+        double *dk = sum + (j * 3 + 1) * d->e, *dv = dk + d->e;
         double p = exp(scale * dot(q, key, d->e) - lse[hd.lse_at + t]);
         double ds = scale * p * (dot(grad, key + d->e, d->e) - delta);
         for (int64_t c = 0; c < d->e; c++) {
-            dq[c] += (real) (ds * key[c]);
-            dk[c] += (real) (ds * q[c]);
-            dk[d->e + c] += (real) (p * grad[c]);
+            dq[c] += ds * key[c];
+            dk[c] += ds * q[c];
+            dv[c] += p * grad[c];
         }
     }
 }
@@ -92,11 +97,16 @@ static void attend_row_grad(const kern_dims *d, head hd, const void *const *in, 
 REF_RUN(attention_grad)
 {
     const kern_dims *d = &k->d;
-    memset(out[0], 0, (size_t) (d->t * d->b * d->h * 3 * d->e) * sizeof(real));
-    for (int64_t b = 0; b < d->b; b++)
-        for (int64_t h = 0; h < d->h; h++)
-            for (int64_t t = 0; t < d->t; t++)
-                attend_row_grad(d, head_of(d, b, h), in, k->spec.attr.f[0], t,
-                                k->spec.attr.i[0] ? t + 1 : d->t, out[0]);
+    real *dqkv = out[0];
+    double *sum = work;
+    for (int64_t bh = 0; bh < d->b * d->h; bh++) {
+        head hd = head_of(d, bh / d->h, bh % d->h);
+        memset(sum, 0, k->work_bytes);
+        for (int64_t t = 0; t < d->t; t++)
+            attend_row_grad(d, hd, in, k->spec.attr.f[0], t, k->spec.attr.i[0] ? t + 1 : d->t, sum);
+        for (int64_t t = 0; t < d->t; t++)
+            for (int64_t c = 0; c < 3 * d->e; c++)
+                dqkv[hd.at + t * hd.step + c] = (real) sum[t * 3 * d->e + c];
+    }
     return SN_OK;
 }

@@ -51,8 +51,8 @@ REF_RUN(residual)
 static double gate(double z, int64_t form)
 {
     if (form == 0)
-        return 0.5 * (1 + erf(z * M_SQRT1_2));
-    return 0.5 * (1 + tanh(sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
+        return 0.5 * erfc(-z * M_SQRT1_2); /* 1 + erf would cancel in the left tail */
+    return 1 / (1 + exp(-2 * sqrt(2 / M_PI) * (z + 0.044715 * z * z * z)));
 }
 
 static double gate_slope(double z, int64_t form)

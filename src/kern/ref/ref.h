@@ -52,9 +52,10 @@ REF_RUN(sum_squares);
 REF_RUN(adamw);
 
 /* prepare: ask for work doubles. */
-sn_status REF(columns)(sn_kernel *k); /* two for each column */
-sn_status REF(outputs)(sn_kernel *k); /* one for each element of the output */
-sn_status REF(row)(sn_kernel *k);     /* one for each key */
+sn_status REF(columns)(sn_kernel *k);  /* two for each column */
+sn_status REF(outputs)(sn_kernel *k);  /* one for each element of the output */
+sn_status REF(row)(sn_kernel *k);      /* one for each key */
+sn_status REF(row_grad)(sn_kernel *k); /* a head's gradients */
 
 const kern_impl *REF_IMPLS(void);
 

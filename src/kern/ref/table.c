@@ -17,7 +17,7 @@ const kern_impl *REF_IMPLS(void)
         [SN_OP_LINEAR_DX] = {.run = REF(linear_dx)},
         [SN_OP_LINEAR_DW] = {.run = REF(linear_dw)},
         [SN_OP_ATTENTION] = {.run = REF(attention), .prepare = REF(row)},
-        [SN_OP_ATTENTION_GRAD] = {.run = REF(attention_grad)},
+        [SN_OP_ATTENTION_GRAD] = {.run = REF(attention_grad), .prepare = REF(row_grad)},
         [SN_OP_BIAS_GELU] = {.run = REF(bias_gelu)},
         [SN_OP_BIAS_GELU_GRAD] = {.run = REF(bias_gelu_grad)},
         [SN_OP_ROW_MAX] = {.run = REF(row_max)},
