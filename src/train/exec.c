@@ -115,7 +115,7 @@ static const sn_slot *same_param(const sn_exec *from, const char *name, int *ret
 static sn_status borrow_param(sn_exec *e, int i, const sn_exec *from)
 {
     const sn_slot *s = &e->program->slot[i];
-    const char *name = s->value >= 0 ? e->plan->graph->value[s->value].name : "?";
+    const char *name = e->plan->graph->value[s->value].name;
     int other = -1;
     const sn_slot *o = same_param(from, name, &other);
     if (!o)
@@ -137,7 +137,7 @@ static sn_status place_slots(sn_exec *e, const sn_exec *params)
     for (int i = 0; i < e->program->slots; i++) {
         const sn_slot *s = &e->program->slot[i];
         e->at[i] = (char *) base + s->offset;
-        if (params && s->kind == SN_SLOT_PARAM)
+        if (params && s->kind == SN_SLOT_PARAM && s->value >= 0)
             SN_TRY(borrow_param(e, i, params));
     }
     return SN_OK;

@@ -91,26 +91,17 @@ static void close_writer(writer *g)
     sn_topo_free(g->topo);
 }
 
-/* ---- parameters: whole f32 tensors in the file, F32 or BF16 slots here ---- */
+/* ---- parameters: masters from the file, working parameters from the masters ---- */
 
-static sn_status load_param(const writer *g, const sn_ckpt *c, int slot)
+static sn_status load_masters(const writer *g, const sn_ckpt *c)
 {
-    const sn_slot *s = &g->program->slot[slot];
-    const sn_value *v = &g->plan->graph->value[s->value];
-    int64_t n = sn_shape_count(v->shape);
-    void *to = sn_exec_slot(g->exec, slot);
-    float *from = s->dtype == SN_F32 ? to : malloc((size_t) SN_MAX(1, n) * sizeof(*from));
-    if (!from)
-        return sn_fail(SN_ENOMEM, "no memory to load %s", v->name);
-    sn_piece piece = {
-        .name = v->name, .dtype = SN_F32, .shape = v->shape, .flat_count = n, .data = from};
-    memcpy(piece.extent, v->shape.dim, sizeof(piece.extent));
-    sn_status status = sn_ckpt_load(c, &piece, 1);
-    if (from == to)
-        return status;
-    for (int64_t i = 0; status >= 0 && i < n; i++)
-        ((uint16_t *) to)[i] = sn_f32_to_bf16(from[i]);
-    free(from);
+    train_meta meta;
+    SN_TRY(train_meta_read(sn_ckpt_meta(c), &g->job, 0, &meta, NULL));
+    sn_arena *arena = sn_arena_create();
+    sn_piece *piece;
+    int n = train_state_pieces(g->plan, g->program, g->exec, false, arena, &piece);
+    sn_status status = sn_ckpt_load(c, piece, n);
+    sn_arena_free(arena);
     return status;
 }
 
@@ -118,13 +109,12 @@ static sn_status load_params(const writer *g, const char *dir)
 {
     sn_ckpt *c;
     SN_TRY(sn_ckpt_find(dir, NULL, &c));
-    train_meta meta;
-    sn_status status = train_meta_read(sn_ckpt_meta(c), &g->job, 0, &meta, NULL);
-    for (int i = 0; status >= 0 && i < g->program->slots; i++)
-        if (g->program->slot[i].kind == SN_SLOT_PARAM && g->program->slot[i].value >= 0)
-            status = load_param(g, c, i);
+    sn_status status = load_masters(g, c);
     sn_ckpt_close(c);
-    return status;
+    SN_TRY(status);
+    int64_t time_ns[SN_TIME_KINDS] = {0};
+    return sn_exec_run(g->exec, g->program->gather_first, g->program->instrs,
+                       sn_now() + 30 * SN_SEC, time_ns);
 }
 
 /* ---- drawing ---- */
@@ -159,7 +149,7 @@ static sn_status next(writer *g, const sn_str *text, double temperature, double 
     for (int64_t t = 0; t < sequence; t++)
         g->ids[t] = t < seen ? tail[t] : 0;
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    SN_TRY(sn_exec_run(g->exec, 0, g->program->instrs, sn_now() + 30 * SN_SEC, time_ns));
+    SN_TRY(sn_exec_run(g->exec, 0, g->program->gather_first, sn_now() + 30 * SN_SEC, time_ns));
     *ret = draw(g, seen - 1, temperature, uniform);
     return SN_OK;
 }

@@ -133,6 +133,7 @@ static uint64_t memory_peak(void)
     return getrusage(RUSAGE_SELF, &u) ? 0 : (uint64_t) u.ru_maxrss * 1024;
 }
 
+/* The fields of the last step; sn_page_step_done makes them one once its evaluation is there. */
 static void publish(train_worker *w, const sn_step_metrics *row)
 {
     sn_page *p = w->page;
@@ -147,7 +148,6 @@ static void publish(train_worker *w, const sn_step_metrics *row)
     __atomic_store_n(&p->bytes_host, row->bytes_host, __ATOMIC_RELAXED);
     __atomic_store_n(&p->bytes_net, row->bytes_net, __ATOMIC_RELAXED);
     __atomic_store_n(&p->memory_peak_bytes, memory_peak(), __ATOMIC_RELAXED);
-    __atomic_store_n(&p->step, row->step + 1, __ATOMIC_RELEASE); /* after what belongs to it */
 }
 
 static void measure(loop *l, int64_t step, sn_time began, const int64_t time_ns[SN_TIME_KINDS])
@@ -259,6 +259,7 @@ static sn_status between(loop *l)
     double loss;
     if (!last && due(w->job->eval_every, w->at.step))
         SN_TRY(evaluate(l, SN_MAX(1, w->job->eval_samples), &loss));
+    sn_page_step_done(w->page, w->at.step - 1);
     if (!last && !l->stop && due(w->job->checkpoint.every, w->at.step))
         SN_TRY(save(w, false));
     return asked_to_stop(w, 2) ? sn_fail(SN_ECANCEL, "asked to leave at once") : SN_OK;
@@ -269,8 +270,10 @@ static sn_status leave(loop *l)
     train_worker *w = l->w;
     SN_TRY(save(w, true));
     w->result.stopped = l->stop && w->at.step < w->job->steps;
-    if (!w->result.stopped)
+    if (!w->result.stopped) {
         SN_TRY(evaluate(l, INT64_MAX, &w->result.final_loss));
+        put(&w->page->final_loss, w->result.final_loss);
+    }
     if (!w->opts->rank0_metrics || !l->pending)
         return SN_OK;
     SN_TRY(vote_post(l)); /* the last row still waits for the others' parts */

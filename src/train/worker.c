@@ -220,6 +220,7 @@ static sn_status fill_state(train_worker *w)
     if (w->opts->resume)
         SN_TRY(train_restore(w));
     w->result.first_step = w->result.steps = w->at.step;
+    __atomic_store_n(&w->page->first_step, w->at.step, __ATOMIC_RELAXED);
     __atomic_store_n(&w->page->step, w->at.step, __ATOMIC_RELEASE);
     int64_t time_ns[SN_TIME_KINDS] = {0};
     sn_status status = sn_exec_run(w->exec, w->program->gather_first, w->program->instrs,
