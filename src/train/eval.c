@@ -5,18 +5,18 @@
  *   held-out  [ window 0 | window 1 | … | last, padded with ignored targets ]
  *
  * Windows of one sequence that do not overlap predict each byte but the first exactly once. Fewer
- * windows, on the way, are spread evenly over the text. The program stops before its gather phase:
- * the working parameters are the training program's and up to date. */
+ * windows, on the way, are spread evenly over the text. What runs is the forward part of the
+ * training program itself: the same parameters in the same places under the same split. */
 #include "train/parts.h"
 
 static double run_pass(train_worker *w, int64_t windows, sn_status *status)
 {
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    train_feed_held(&w->held, w->text, w->window, windows);
-    *status = sn_exec_run(w->evaluate, 0, w->forward->gather_first, train_deadline(w), time_ns);
+    train_feed_held(&w->feed, w->text, w->window, windows);
+    *status = sn_exec_run_forward(w->exec, train_deadline(w), time_ns);
     if (*status < 0)
         return 0;
-    const float *scalars = sn_exec_slot(w->evaluate, w->forward->scalars);
+    const float *scalars = sn_exec_slot(w->exec, w->program->scalars);
     return (double) scalars[0] * (double) (w->job->batch * w->job->gpt.sequence);
 }
 

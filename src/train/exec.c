@@ -16,6 +16,7 @@
 typedef struct action {
     sn_instr_kind kind;
     sn_time_kind account; /* of a kernel's or a wait's time */
+    bool forward;         /* evaluating runs it too */
     int ticket;
     sn_kernel *kernel;
     const void *in[SN_OP_IN_MAX];
@@ -27,6 +28,11 @@ typedef struct action {
     uint64_t bytes;
 } action;
 
+typedef struct ticket {
+    sn_time_kind account; /* of a wait for it */
+    bool forward;         /* its operation is part of the forward pass */
+} ticket;
+
 struct sn_exec {
     const sn_plan *plan;
     const sn_program *program;
@@ -35,11 +41,10 @@ struct sn_exec {
     void **at;             /* [slots] */
     action *actions;       /* [instrs] */
     sn_coll_group **group; /* [groups], NULL: I am no member */
-    bool *lent;            /* [groups] it belongs to the executor whose parameters I use */
     int groups;
-    sn_coll_req **req;     /* [tickets], NULL: not under way */
-    sn_time_kind *account; /* [tickets] of a wait for it */
-    int open;              /* tickets under way */
+    sn_coll_req **req; /* [tickets], NULL: not under way */
+    ticket *ticket;    /* [tickets] */
+    int open;          /* tickets under way */
 };
 
 /* ---- words for failures ---- */
@@ -99,47 +104,12 @@ static sn_status get_memory(sn_exec *e, void **ret)
     return SN_OK;
 }
 
-static const sn_slot *same_param(const sn_exec *from, const char *name, int *ret)
-{
-    for (int i = 0; i < from->program->slots; i++) {
-        const sn_slot *s = &from->program->slot[i];
-        if (s->kind == SN_SLOT_PARAM && s->value >= 0 &&
-            !strcmp(from->plan->graph->value[s->value].name, name)) {
-            *ret = i;
-            return s;
-        }
-    }
-    return NULL;
-}
-
-static sn_status borrow_param(sn_exec *e, int i, const sn_exec *from)
-{
-    const sn_slot *s = &e->program->slot[i];
-    const char *name = e->plan->graph->value[s->value].name;
-    int other = -1;
-    const sn_slot *o = same_param(from, name, &other);
-    if (!o)
-        return sn_fail(SN_ENOTFOUND, "rank %d has no parameter %s to evaluate with",
-                       e->program->rank, name);
-    if (o->dtype != s->dtype || !sn_shape_equal(o->shape, s->shape)) {
-        char a[96], b[96];
-        return sn_fail(SN_EMISMATCH, "parameter %s is %s in one program and %s in the other", name,
-                       sn_shape_text(a, o->shape), sn_shape_text(b, s->shape));
-    }
-    e->at[i] = from->at[other];
-    return SN_OK;
-}
-
-static sn_status place_slots(sn_exec *e, const sn_exec *params)
+static sn_status place_slots(sn_exec *e)
 {
     void *base;
     SN_TRY(get_memory(e, &base));
-    for (int i = 0; i < e->program->slots; i++) {
-        const sn_slot *s = &e->program->slot[i];
-        e->at[i] = (char *) base + s->offset;
-        if (params && s->kind == SN_SLOT_PARAM && s->value >= 0)
-            SN_TRY(borrow_param(e, i, params));
-    }
+    for (int i = 0; i < e->program->slots; i++)
+        e->at[i] = (char *) base + e->program->slot[i].offset;
     return SN_OK;
 }
 
@@ -151,32 +121,14 @@ static bool has(const sn_plan_group *g, int rank)
     return false;
 }
 
-/* The group of `from` with the same members: one set of sequence numbers and buffers serves both.
- */
-static sn_coll_group *same_group(const sn_exec *from, const sn_plan_group *g)
-{
-    for (int i = 0; from && i < from->groups; i++) {
-        const sn_plan_group *o = &from->plan->group[i];
-        if (from->group[i] && o->members == g->members &&
-            !memcmp(o->rank, g->rank, (size_t) g->members * sizeof(*g->rank)))
-            return from->group[i];
-    }
-    return NULL;
-}
-
-static sn_status join_groups(sn_exec *e, const sn_exec *params, sn_time deadline)
+static sn_status join_groups(sn_exec *e, sn_time deadline)
 {
     const sn_plan *plan = e->plan;
     e->groups = plan->groups;
     e->group = sn_alloc((size_t) SN_MAX(1, plan->groups) * sizeof(*e->group));
-    e->lent = sn_alloc((size_t) SN_MAX(1, plan->groups) * sizeof(*e->lent));
     for (int i = 0; e->coll && i < plan->groups; i++) {
         const sn_plan_group *g = &plan->group[i];
-        if (!has(g, e->program->rank))
-            continue;
-        e->group[i] = same_group(params, g);
-        e->lent[i] = e->group[i] != NULL;
-        if (!e->lent[i])
+        if (has(g, e->program->rank))
             SN_TRY(sn_coll_group_create(e->coll, g->name, g->rank, g->members, deadline,
                                         &e->group[i]));
     }
@@ -222,10 +174,10 @@ static sn_status prepare_transfer(sn_exec *e, const sn_instr *n, action *a)
     if (!e->coll)
         return sn_fail(SN_EINVAL, "a program of one card asks for a transfer");
     a->ticket = n->ticket;
-    e->account[n->ticket] = SN_TIME_PIPELINE;
+    e->ticket[n->ticket] = (ticket){SN_TIME_PIPELINE, a->forward};
     if (n->kind == SN_INSTR_COLL) {
         if (e->plan->group[n->group].axis != SN_AXIS_PIPELINE)
-            e->account[n->ticket] = SN_TIME_COLLECTIVE;
+            e->ticket[n->ticket].account = SN_TIME_COLLECTIVE;
         a->group = e->group[n->group];
         if (!a->group)
             return sn_fail(SN_EINVAL, "rank %d is no member of group %s", e->program->rank,
@@ -248,18 +200,30 @@ static sn_status prepare_transfer(sn_exec *e, const sn_instr *n, action *a)
     return SN_OK;
 }
 
+/* Is this part of computing the loss alone? What comes from a forward node, the clearing of the
+ * scalars before, and their sum over the job after. */
+static bool is_forward(const sn_exec *e, const sn_instr *n)
+{
+    int scalars = e->program->scalars;
+    if (n->node >= 0)
+        return !e->plan->graph->node[n->node].backward;
+    return scalars >= 0 && n->outs > 0 && n->out[0] == scalars;
+}
+
 static sn_status prepare(sn_exec *e, sn_card *card)
 {
     for (int i = 0; i < e->program->instrs; i++) {
         const sn_instr *n = &e->program->instr[i];
         action *a = &e->actions[i];
         a->kind = n->kind;
+        a->forward = is_forward(e, n);
         sn_status status = SN_OK;
         if (n->kind == SN_INSTR_KERNEL) {
             status = prepare_kernel(e, card, n, a);
         } else if (n->kind == SN_INSTR_WAIT) {
             a->ticket = n->ticket;
-            a->account = e->account[n->ticket];
+            a->account = e->ticket[n->ticket].account;
+            a->forward = e->ticket[n->ticket].forward;
         } else {
             status = prepare_transfer(e, n, a);
         }
@@ -269,8 +233,8 @@ static sn_status prepare(sn_exec *e, sn_card *card)
     return SN_OK;
 }
 
-sn_status sn_exec_create_sharing(const sn_plan *plan, const sn_program *program, sn_card *card,
-                                 sn_coll *c, const sn_exec *params, sn_time deadline, sn_exec **ret)
+sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card *card, sn_coll *c,
+                         sn_time deadline, sn_exec **ret)
 {
     sn_exec *e = sn_alloc(sizeof(*e));
     e->plan = plan;
@@ -279,10 +243,10 @@ sn_status sn_exec_create_sharing(const sn_plan *plan, const sn_program *program,
     e->at = sn_alloc((size_t) SN_MAX(1, program->slots) * sizeof(*e->at));
     e->actions = sn_alloc((size_t) SN_MAX(1, program->instrs) * sizeof(*e->actions));
     e->req = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->req));
-    e->account = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->account));
-    sn_status status = place_slots(e, params);
+    e->ticket = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->ticket));
+    sn_status status = place_slots(e);
     if (status >= 0)
-        status = join_groups(e, params, deadline);
+        status = join_groups(e, deadline);
     if (status >= 0)
         status = prepare(e, card);
     if (status < 0) {
@@ -293,22 +257,15 @@ sn_status sn_exec_create_sharing(const sn_plan *plan, const sn_program *program,
     return SN_OK;
 }
 
-sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card *card, sn_coll *c,
-                         sn_time deadline, sn_exec **ret)
-{
-    return sn_exec_create_sharing(plan, program, card, c, NULL, deadline, ret);
-}
-
 void sn_exec_free(sn_exec *e)
 {
     if (!e)
         return;
     for (int i = 0; e->group && i < e->groups; i++)
-        if (e->group[i] && !e->lent[i])
+        if (e->group[i])
             sn_coll_group_free(e->group[i]);
     free(e->group);
-    free(e->lent);
-    free(e->account);
+    free(e->ticket);
     free(e->own);
     free(e->at);
     free(e->actions);
@@ -397,8 +354,8 @@ static sn_status finish(sn_exec *e, const action *a, meter *m)
     return status;
 }
 
-sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
-                      int64_t time_ns[SN_TIME_KINDS])
+static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time deadline,
+                     int64_t time_ns[SN_TIME_KINDS])
 {
     meter m = {.time_ns = time_ns, .account = SN_TIME_OTHER, .since = sn_now()};
     sn_time patience = SN_MAX(0, deadline - m.since);
@@ -406,6 +363,8 @@ sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
     int i = first;
     for (; i < last && status >= 0; i++) {
         const action *a = &e->actions[i];
+        if (forward_only && !a->forward)
+            continue;
         if (a->kind == SN_INSTR_KERNEL) {
             switch_to(&m, a->account);
             status = sn_kernel_run(a->kernel, a->in, a->out);
@@ -419,4 +378,15 @@ sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
     }
     time_ns[m.account] += sn_now() - m.since;
     return status < 0 ? failed(e, i - 1, status) : SN_OK;
+}
+
+sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
+                      int64_t time_ns[SN_TIME_KINDS])
+{
+    return run(e, first, last, false, deadline, time_ns);
+}
+
+sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS])
+{
+    return run(e, 0, e->program->instrs, true, deadline, time_ns);
 }

@@ -15,7 +15,7 @@
 #include "train/parts.h"
 
 typedef struct writer {
-    sn_job job; /* the caller's, cut down to one card and one sample */
+    const sn_job *job;
     sn_topo *topo;
     sn_plan *plan;
     sn_program *program;
@@ -69,13 +69,9 @@ static sn_status find_ends(writer *g)
 
 static sn_status open_writer(writer *g, const sn_job *job)
 {
-    g->job = *job;
-    g->job.tensor = g->job.pipeline = g->job.data_parallel = 1;
-    g->job.batch = g->job.accumulation = 1;
-    g->job.memory_limit = 0;
+    g->job = job;
     g->topo = one_card(job->card_kind);
-    sn_plan like = {.topo = g->topo, .tensor = 1, .pipeline = 1, .data = 1, .world = 1};
-    SN_TRY(train_plan_forward(&g->job, &like, &g->plan));
+    SN_TRY(train_plan_one_card(job, g->topo, &g->plan));
     SN_TRY(sn_plan_program(g->plan, 0, &g->program));
     SN_TRY(sn_card_open(job->card_kind, &(sn_card_opts){.threads = 1}, &g->card));
     SN_TRY(sn_exec_create(g->plan, g->program, g->card, NULL, 0, &g->exec));
@@ -96,7 +92,7 @@ static void close_writer(writer *g)
 static sn_status load_masters(const writer *g, const sn_ckpt *c)
 {
     train_meta meta;
-    SN_TRY(train_meta_read(sn_ckpt_meta(c), &g->job, 0, &meta, NULL));
+    SN_TRY(train_meta_read(sn_ckpt_meta(c), g->job, 0, &meta, NULL));
     sn_arena *arena = sn_arena_create();
     sn_piece *piece;
     int n = train_state_pieces(g->plan, g->program, g->exec, false, arena, &piece);
@@ -121,7 +117,7 @@ static sn_status load_params(const writer *g, const char *dir)
 
 static double logit(const writer *g, int64_t position, int64_t v)
 {
-    int64_t at = position * g->job.gpt.vocab + v;
+    int64_t at = position * g->job->gpt.vocab + v;
     return g->dtype == SN_F32 ? (double) ((const float *) g->logits)[at]
                               : (double) sn_bf16_to_f32(((const uint16_t *) g->logits)[at]);
 }
@@ -129,7 +125,7 @@ static double logit(const writer *g, int64_t position, int64_t v)
 static uint8_t draw(const writer *g, int64_t position, double temperature, double uniform)
 {
     double weight[256], sum = 0, top = -INFINITY;
-    int64_t n = SN_MIN(256, g->job.gpt.vocab);
+    int64_t n = SN_MIN(256, g->job->gpt.vocab);
     for (int64_t v = 0; v < n; v++)
         top = fmax(top, logit(g, position, v));
     for (int64_t v = 0; v < n; v++)
@@ -144,7 +140,7 @@ static uint8_t draw(const writer *g, int64_t position, double temperature, doubl
 static sn_status next(writer *g, const sn_str *text, double temperature, double uniform,
                       uint8_t *ret)
 {
-    int64_t sequence = g->job.gpt.sequence, seen = SN_MIN(sequence, (int64_t) text->len);
+    int64_t sequence = g->job->gpt.sequence, seen = SN_MIN(sequence, (int64_t) text->len);
     const uint8_t *tail = (const uint8_t *) text->data + text->len - seen;
     for (int64_t t = 0; t < sequence; t++)
         g->ids[t] = t < seen ? tail[t] : 0;

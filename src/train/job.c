@@ -34,14 +34,13 @@ sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan
     return sn_plan_make(&opts, ret);
 }
 
-/* The same split without backward and optimizer, so that it can run on the training program's
- * parameters. */
-sn_status train_plan_forward(const sn_job *job, const sn_plan *like, sn_plan **ret)
+/* One card, one sample, no backward: for generating. */
+sn_status train_plan_one_card(const sn_job *job, const sn_topo *topo, sn_plan **ret)
 {
-    sn_plan_opts opts = plan_opts(job, like->topo, like->world);
-    opts.tensor = like->tensor;
-    opts.pipeline = like->pipeline;
-    opts.data = like->data;
+    sn_plan_opts opts = plan_opts(job, topo, 1);
+    opts.tensor = opts.pipeline = opts.data = 1;
+    opts.batch = opts.accumulation = 1;
+    opts.memory_limit = 0;
     opts.forward_only = true;
     return sn_plan_make(&opts, ret);
 }

@@ -15,7 +15,7 @@
 #include "train/train.h"
 
 /* ---- job.c ---- */
-sn_status train_plan_forward(const sn_job *job, const sn_plan *like, sn_plan **ret);
+sn_status train_plan_one_card(const sn_job *job, const sn_topo *topo, sn_plan **ret);
 
 /* ---- feed.c: the input slots of a program, found once ---- */
 typedef struct train_input {
@@ -69,12 +69,12 @@ typedef struct train_worker {
     sn_arena *arena;
     sn_text *text;
     sn_card *card;
-    sn_plan *plan, *forward_plan;
-    sn_program *program, *forward;
+    sn_plan *plan;
+    sn_program *program;
     sn_coll *coll;      /* NULL in a world of one */
     sn_coll_group *all; /* the whole job, for what is no part of a program */
-    sn_exec *exec, *evaluate;
-    train_feed feed, held;
+    sn_exec *exec;
+    train_feed feed;
     int64_t *window; /* [batch], for evaluating */
     sn_piece *save, *load;
     int saves, loads;

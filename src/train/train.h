@@ -82,12 +82,6 @@ typedef struct sn_exec sn_exec;
  * world of one. */
 sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card *card, sn_coll *c,
                          sn_time deadline, sn_exec **ret);
-/* The same on the parameters (and groups) of another executor, which must outlive it: each PARAM
- * slot is that of `params` with the same graph value name; SN_EMISMATCH when type or local shape
- * differ. NULL: own parameters. */
-sn_status sn_exec_create_sharing(const sn_plan *plan, const sn_program *program, sn_card *card,
-                                 sn_coll *c, const sn_exec *params, sn_time deadline,
-                                 sn_exec **ret);
 void sn_exec_free(sn_exec *e);
 void *sn_exec_slot(sn_exec *e, int slot);
 /* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
@@ -95,6 +89,12 @@ void *sn_exec_slot(sn_exec *e, int slot);
  * do not use it up). Failure: sentence with node or operation. Allocates nothing. */
 sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
                       int64_t time_ns[SN_TIME_KINDS]);
+/* The forward part of a training program alone, all micro-batches: its scalars then hold the loss
+ * of what the inputs hold, on every rank; parameters and state stay as they are. Forward values
+ * depend on forward values only and keep their order, so their places are as safe as in the whole
+ * program.
+ */
+sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
 
 /* ---- a worker's whole life ---- */
 typedef struct sn_train_opts {

@@ -42,7 +42,7 @@ static sn_status read_text(train_worker *w)
     return sn_text_open(w->job->data, w->job->held_out, w->job->gpt.sequence, &w->text);
 }
 
-static sn_status make_plans(train_worker *w)
+static sn_status make_plan(train_worker *w)
 {
     SN_TRY(sn_job_plan(w->job, w->opts->topo, w->world, &w->plan));
     if (w->plan->world != w->world)
@@ -50,9 +50,7 @@ static sn_status make_plans(train_worker *w)
                        "%d workers were started, the plan is for %d cards (tensor %d × "
                        "pipeline %d × data %d)",
                        w->world, w->plan->world, w->plan->tensor, w->plan->pipeline, w->plan->data);
-    SN_TRY(sn_plan_program(w->plan, w->rank, &w->program));
-    SN_TRY(train_plan_forward(w->job, w->plan, &w->forward_plan));
-    return sn_plan_program(w->forward_plan, w->rank, &w->forward);
+    return sn_plan_program(w->plan, w->rank, &w->program);
 }
 
 /* ---- agreeing ---- */
@@ -62,11 +60,10 @@ typedef struct claim {
     double link_latency_ns, link_bytes_per_s;
 } claim;
 
-static uint64_t hash_plans(const train_worker *w)
+static uint64_t hash_plan(const train_worker *w)
 {
     sn_str s = {0};
     sn_plan_print(w->plan, &s);
-    sn_plan_print(w->forward_plan, &s);
     uint64_t h = sn_hash_bytes(sn_str_get(&s), s.len);
     sn_str_done(&s);
     return h;
@@ -99,7 +96,7 @@ static sn_status agree(train_worker *w)
 {
     if (!w->net)
         return SN_OK;
-    claim mine = {.plan = hash_plans(w),
+    claim mine = {.plan = hash_plan(w),
                   .numbers = hash_numbers(w->job),
                   .text = sn_text_fingerprint(w->text),
                   .link_latency_ns = w->result.link_latency_ns,
@@ -174,7 +171,7 @@ static sn_status open_coll(train_worker *w)
         w->tally = w->vote + 16;
         return SN_OK;
     }
-    sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + w->forward->memory_bytes + 65536,
+    sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + 65536,
                          .topo = w->opts->topo,
                          .deadline = train_deadline(w)};
     SN_TRY(sn_coll_open(w->net, &opts, &w->coll));
@@ -199,14 +196,11 @@ static double peak_flops(const train_worker *w)
     return sum;
 }
 
-static sn_status make_executors(train_worker *w)
+static sn_status make_executor(train_worker *w)
 {
     SN_TRY(sn_card_open(w->job->card_kind, &(sn_card_opts){.threads = 1}, &w->card));
     SN_TRY(sn_exec_create(w->plan, w->program, w->card, w->coll, train_deadline(w), &w->exec));
-    SN_TRY(sn_exec_create_sharing(w->forward_plan, w->forward, w->card, w->coll, w->exec,
-                                  train_deadline(w), &w->evaluate));
     SN_TRY(train_feed_init(w->plan, w->program, w->exec, w->arena, &w->feed));
-    SN_TRY(train_feed_init(w->forward_plan, w->forward, w->evaluate, w->arena, &w->held));
     w->window = SN_NEW_N(w->arena, int64_t, w->job->batch);
     w->saves = train_state_pieces(w->plan, w->program, w->exec, true, w->arena, &w->save);
     w->loads = train_state_pieces(w->plan, w->program, w->exec, false, w->arena, &w->load);
@@ -256,11 +250,11 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
     w->ckpt_dir = checkpoint_dir(w);
     SN_TRY(join(w, net));
     SN_TRY(read_text(w));
-    SN_TRY(make_plans(w));
+    SN_TRY(make_plan(w));
     SN_TRY(measure_link(w));
     SN_TRY(agree(w));
     SN_TRY(open_coll(w));
-    SN_TRY(make_executors(w));
+    SN_TRY(make_executor(w));
     sn_page_set_state(w->page, SN_WORKER_READY);
     SN_TRY(fill_state(w));
     return open_metrics(w);
@@ -269,15 +263,12 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
 void train_worker_close(train_worker *w)
 {
     sn_metrics_close(w->metrics);
-    sn_exec_free(w->evaluate);
     sn_exec_free(w->exec);
     sn_card_close(w->card);
     if (w->all)
         sn_coll_group_free(w->all);
     sn_coll_close(w->coll);
-    sn_program_free(w->forward);
     sn_program_free(w->program);
-    sn_plan_free(w->forward_plan);
     sn_plan_free(w->plan);
     sn_text_close(w->text);
     sn_net_close(w->net);

@@ -38,7 +38,7 @@ static void first_half(world *w)
 }
 
 /* A worker that only loads, and writes what it loaded to another directory. */
-static char copy_dir[96];
+static char copy_dir[64];
 
 static int copy_rank(sn_boot *boot, int rank, int host, void *ctx)
 {
@@ -182,7 +182,7 @@ static void test_killed(void **state)
     w->job.steps = 60; /* long enough that the victim does not finish first */
     nth_split(w, 7);
     for (w->victim = 0; w->victim < 8; w->victim += 5) {
-        char who[16];
+        char who[32];
         snprintf(who, sizeof who, "rank %d", w->victim);
         sn_time began = sn_now();
         world_run_fn(w, NULL);
@@ -241,7 +241,7 @@ static void free_place(world *w, const sn_step_metrics *row)
 static void test_unwritable(void **state)
 {
     world *w = world_create();
-    static char place[96];
+    static char place[64];
     snprintf(place, sizeof place, "%s_place", world_dir);
     w->job.checkpoint.dir = place;
     w->job.checkpoint.every = 5;

@@ -39,7 +39,7 @@ struct world { /* shared with the workers */
     char error[RANKS_MAX][512];
 };
 
-static char world_dir[64], world_text[96];
+static char world_dir[48], world_text[64];
 
 static inline world *world_create(void)
 {
@@ -170,10 +170,15 @@ static inline void world_run_fn(world *w, sn_rank_fn fn)
 static inline void world_run(world *w)
 {
     world_run_fn(w, NULL);
-    for (int r = 0; r < world_size(w); r++)
+    int failed = 0;
+    for (int r = 0; r < world_size(w); r++) {
+        failed += w->status[r] < 0;
         if (w->status[r] < 0)
-            fail_msg("rank %d of %d×%d×%d: %s: %s", r, w->job.tensor, w->job.pipeline,
-                     w->job.data_parallel, sn_status_name(w->status[r]), w->error[r]);
+            fprintf(stderr, "rank %d: %s: %s\n", r, sn_status_name(w->status[r]), w->error[r]);
+    }
+    if (failed)
+        fail_msg("t%d p%d d%d: %d ranks failed", w->job.tensor, w->job.pipeline,
+                 w->job.data_parallel, failed);
 }
 
 /* ---- files ---- */
@@ -182,14 +187,15 @@ static inline void world_clear(const char *path)
 {
     DIR *d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));) {
-        char full[512];
+        sn_str full = {0};
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, ".."))
             continue;
-        snprintf(full, sizeof full, "%s/%s", path, e->d_name);
+        sn_str_printf(&full, "%s/%s", path, e->d_name);
         if (e->d_type == DT_DIR)
-            world_clear(full);
+            world_clear(sn_str_get(&full));
         else
-            unlink(full);
+            unlink(sn_str_get(&full));
+        sn_str_done(&full);
     }
     if (d)
         closedir(d);
