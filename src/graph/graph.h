@@ -97,6 +97,7 @@ typedef enum sn_combine { SN_COMBINE_NONE, SN_COMBINE_SUM, SN_COMBINE_MAX } sn_c
 
 typedef struct sn_shard_rule {
     int labels;
+    int begin_label; /* the label whose start on a card is attr.begin; -1: the op has none */
     struct {
         int id; /* equal in the rules of a forward node and of the backward nodes with it as origin
                  */
@@ -110,25 +111,26 @@ typedef struct sn_shard_rule {
                                                lacking it with NONE is not allowed */
 } sn_shard_rule;
 
+/* Gradients collected so far, by value; private to the backward pass and the rows' builders. */
+typedef struct sn_grads sn_grads;
+
 typedef struct sn_op_row {
     sn_op op;
     const char *name;
     int ins_min, ins_max, outs;
     /* dtypes and shapes of node->out from its inputs; the values exist already */
     sn_status (*shape)(sn_graph *g, sn_node *n);
-    /* append nodes computing the gradients of node's inputs: grad_out[o] is the gradient of output
-     * o or -1 when nothing uses it; write value or -1 into ret_grad_in[i]. NULL: not differentiable
-     */
-    sn_status (*backward)(sn_graph *g, int node, const int *grad_out, int *ret_grad_in);
+    /* append nodes that compute the gradients of the node's inputs and hand each to sn_grads_add;
+     * grad_out[o] is the gradient of output o, -1 when nothing uses it. NULL: not differentiable */
+    sn_status (*backward)(sn_graph *g, int node, const int *grad_out, sn_grads *into);
     double (*flops)(const sn_graph *g, const sn_node *n); /* NULL: 1 per output element */
     void (*shard)(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
 } sn_op_row;
 
 const sn_op_row *sn_op_row_of(sn_op op);
 const char *sn_op_name(sn_op op);
-double
-sn_node_flops(const sn_graph *g,
-              const sn_node *n); /* multiply–add = 2; causal attention counts the lower half */
+/* multiply–add = 2; causal attention counts the lower half only */
+double sn_node_flops(const sn_graph *g, const sn_node *n);
 double sn_node_bytes(const sn_graph *g,
                      const sn_node *n); /* operands read + results written once, in storage dtype */
 void sn_node_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);

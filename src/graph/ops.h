@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * ops — the list of operations: what each computes, its operands and attributes. This text is the
- * specification that
- * shape rules, kernels and tests follow. One line here + one row in graph/ops_*.c + one kernel
- * per card kind = a new op.
+ * specification that shape rules, kernels and tests follow. One line here + one row in
+ * graph/ops_*.c + one kernel per card kind = a new op.
  *
  * Notation: T B D F V H E are dimensions; "…" any leading dimensions; operands in order; "?"
- * optional (value -1). Integers are
- * I32, everything else F32 (or BF16 storage of it). attr.i / attr.f / attr.shape / attr.begin as
- * named. All sums are in f32.
+ * optional (value -1). Integers are I32, everything else F32 (or BF16 storage of it). attr.i,
+ * attr.f, attr.shape and attr.begin as named. All sums are in f32.
  *
  * Attributes common to all: attr.begin — where this card's part starts within the split label, 0
- * when not split (only ops whose
- * integers are positions in that label care: embedding, embedding_grad, xent_sums, xent_grad).
+ * when not split (only ops whose integers are positions in that label care: embedding,
+ * embedding_grad, xent_sums, xent_grad; their shard rule says which label it is).
  *
  * A card computes the same op on its local shapes; what a split does to the meaning is the shard
- * rule's business. */
+ * rule's business. Kernels take sizes from their operands (attr.shape and attr.i[0] = V of
+ * embedding_grad hold the whole graph's sizes). */
 #ifndef SN_GRAPH_OPS_H
 #define SN_GRAPH_OPS_H
 
 /* X(ENUM, "name") */
+/* clang-format off */
 #define SN_OP_LIST(X)                                                                              \
     /* y[…,D] = table[id − begin] for begin ≤ id < begin + V, else 0. in: table[V,D],              \
      * ids[…] I32. attr.begin */                                                                   \
@@ -30,7 +30,8 @@
     /* z = x + y; y broadcasts into x: y's dims, aligned at the end, each equal x's or are         \
      * 1. in: x, y */                                                                              \
     X(SN_OP_ADD, "add")                                                                            \
-    /* y = x summed down to attr.shape (the adjoint of broadcasting). in: x */                     \
+    /* y = x summed down to attr.shape (the adjoint of broadcasting). in: x;               \
+     * attr.i[0]: how many last dims its labels count from the end (shard rule only) */           \
     X(SN_OP_SUM_TO, "sum_to")                                                                      \
     /* s = x + r + b, b broadcast over the leading dims. in: x[…,D], r[…,D], b[D]? */              \
     X(SN_OP_RESIDUAL, "residual")                                                                  \
@@ -100,6 +101,7 @@
      * skipped). master −= lr·(m̂/(sqrt(v̂)+eps) + decay·weight_decay·master) operands: in         \
      * = g, hyper, norm2; out = master, m, v, p */                                                 \
     X(SN_OP_ADAMW, "adamw")
+/* clang-format on */
 
 typedef enum sn_op {
 #define SN_OP_ENUM(id, name) id,
@@ -108,7 +110,7 @@ typedef enum sn_op {
         SN_OP_COUNT
 } sn_op;
 
-#define SN_OP_IN_MAX  8
+#define SN_OP_IN_MAX 8
 #define SN_OP_OUT_MAX 6
 
 #endif

@@ -55,7 +55,7 @@ double sn_job_lr(const sn_job *job,
                  int64_t step); /* of step 0, 1, …; step `steps`-1 gets lr_min (about) */
 
 /* ---- text
- * ------------------------------------------------------------------------------------------------
+ * ----
  */
 typedef struct sn_text sn_text;
 /* A file, or a directory whose regular *.txt files are taken in name order. SN_EINVAL /
@@ -80,7 +80,7 @@ sn_status sn_ngram_loss(const uint8_t *train, int64_t train_bytes, const uint8_t
 sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan **ret);
 
 /* ---- executor
- * ---------------------------------------------------------------------------------------------------
+ * ----
  */
 typedef struct sn_exec sn_exec;
 /* Prepares kernels, groups and memory for a program. Borrows plan and program. c may be NULL for a
