@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * cli — verbs and flags as tables. Parsing, --help, shell completion and the man page all come from them.
+ * cli — verbs and flags as tables. Parsing, --help, shell completion and the man page all come from
+ * them.
  *
- * Flags: --name VALUE, --name=VALUE, --switch; '_' and '-' are the same in a name, so that the flags of other
- * trainers (--batch_size) work. What is not a flag is a positional word. "--" ends the flags.
- * Exit codes: 0 ok, 1 job failed, 2 usage, 3 cannot be satisfied, 4 time-out, 5 no pool, 130 interrupted. */
+ * Flags: --name VALUE, --name=VALUE, --switch; '_' and '-' are the same in a name, so that the
+ * flags of other trainers (--batch_size) work. What is not a flag is a positional word. "--" ends
+ * the flags. Exit codes: 0 ok, 1 job failed, 2 usage, 3 cannot be satisfied, 4 time-out, 5 no pool,
+ * 130 interrupted. */
 #ifndef SN_APP_CLI_H
 #define SN_APP_CLI_H
 
@@ -30,9 +32,9 @@ typedef struct sn_flag {
 
 typedef struct sn_args {
     const struct sn_verb *verb;
-    int given;                /* flags, in the order given */
+    int given; /* flags, in the order given */
     const sn_flag *flag[128];
-    const char *value[128];   /* "" for a switch */
+    const char *value[128]; /* "" for a switch */
     int words;
     const char *word[16];
 } sn_args;
@@ -49,10 +51,13 @@ typedef struct sn_verb {
 
 extern const sn_verb sn_verbs[]; /* ends with name NULL */
 
-/* Fills *ret from argv[0 … argc) (after the verb). Prints the sentence and returns an exit code on error, -1 when fine. */
+/* Fills *ret from argv[0 … argc) (after the verb). Prints the sentence and returns an exit code on
+ * error, -1 when fine. */
 int sn_args_parse(const sn_verb *verb, int argc, char **argv, sn_args *ret);
-const char *sn_args_get(const sn_args *args, const char *name); /* the last one given; NULL: not given */
-/* An integer flag in [least, most]; leaves *ret alone when not given; false after printing the sentence. */
+const char *sn_args_get(const sn_args *args,
+                        const char *name); /* the last one given; NULL: not given */
+/* An integer flag in [least, most]; leaves *ret alone when not given; false after printing the
+ * sentence. */
 bool sn_args_int(const sn_args *args, const char *name, int64_t least, int64_t most, int64_t *ret);
 
 /* "supernode train: sentence" on stderr; returns the exit code that belongs to the status. */

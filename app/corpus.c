@@ -34,8 +34,9 @@ static sn_status run_into(const corpus *c, const char *path)
     int code = posix_spawnp(&pid, c->argv[0], &act, NULL, (char *const *) c->argv, environ);
     posix_spawn_file_actions_destroy(&act);
     if (code)
-        return sn_fail(SN_ENOTFOUND, "data: the text %s comes from the program %s, which is not here: "
-                                     "apt-get install %s",
+        return sn_fail(SN_ENOTFOUND,
+                       "data: the text %s comes from the program %s, which is not here: "
+                       "apt-get install %s",
                        c->name, c->argv[0], c->package);
     int status;
     while (waitpid(pid, &status, 0) < 0)

@@ -6,8 +6,9 @@
 
 void sn_cli_help(FILE *out)
 {
-    fprintf(out, "supernode — many hosts and cards as one computer\n\nusage: supernode VERB [words] "
-                 "[--flags]\n\n");
+    fprintf(out,
+            "supernode — many hosts and cards as one computer\n\nusage: supernode VERB [words] "
+            "[--flags]\n\n");
     for (const sn_verb *v = sn_verbs; v->name; v++)
         if (!v->hidden)
             fprintf(out, "  %-12s %s\n", v->name, v->summary);
@@ -110,10 +111,11 @@ static void completion_flags(const sn_flag *flag, FILE *out)
 
 void sn_cli_completion(FILE *out)
 {
-    fputs("# SPDX-License-Identifier: Apache-2.0\n# bash completion for supernode\n_supernode()\n{\n"
-          "    local word=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]}\n    local flags=\n"
-          "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W \"",
-          out);
+    fputs(
+        "# SPDX-License-Identifier: Apache-2.0\n# bash completion for supernode\n_supernode()\n{\n"
+        "    local word=${COMP_WORDS[COMP_CWORD]} verb=${COMP_WORDS[1]}\n    local flags=\n"
+        "    if [ \"$COMP_CWORD\" = 1 ]; then\n        COMPREPLY=($(compgen -W \"",
+        out);
     for (const sn_verb *v = sn_verbs; v->name; v++)
         if (!v->hidden)
             fprintf(out, "%s ", v->name);

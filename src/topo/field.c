@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Fields of a YAML tree as values: words, numbers, quantities with units. */
+#include "topo/model.h"
+#include "topo/node.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+sn_status topo_fail(const topo_doc *doc, const topo_node *at, const char *format, ...)
+{
+    char text[400];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    return sn_fail(SN_EINVAL, "%s:%d: %s", doc->file, at->line, text);
+}
+
+const topo_node *topo_get(const topo_node *map, const char *key)
+{
+    for (int i = 0; i < map->items; i++)
+        if (!strcmp(map->key[i]->text, key))
+            return map->item[i];
+    return NULL;
+}
+
+sn_status topo_keys(const topo_doc *doc, const topo_node *node, const char *what,
+                    const char *const *keys, int n)
+{
+    if (node->kind != TOPO_MAP)
+        return topo_fail(doc, node, "%s must be a mapping {key: value, …}", what);
+    for (int i = 0; i < node->items; i++) {
+        const char *key = node->key[i]->text;
+        int k = 0;
+        while (k < n && strcmp(keys[k], key) != 0)
+            k++;
+        if (k < n)
+            continue;
+        const char *near = sn_str_nearest(key, keys, n);
+        if (near)
+            return topo_fail(doc, node->key[i], "%s has no key `%.64s`; did you mean `%s`?", what,
+                             key, near);
+        return topo_fail(doc, node->key[i], "%s has no key `%.64s`", what, key);
+    }
+    return SN_OK;
+}
+
+sn_status topo_need(const topo_doc *doc, const topo_node *map, const char *what, const char *key,
+                    const topo_node **ret)
+{
+    const topo_node *node = topo_get(map, key);
+    if (!node)
+        return topo_fail(doc, map, "%s needs the key `%s`", what, key);
+    *ret = node;
+    return SN_OK;
+}
+
+sn_status topo_text(const topo_doc *doc, const topo_node *node, const char *what, const char **ret)
+{
+    if (node->kind != TOPO_SCALAR || !*node->text)
+        return topo_fail(doc, node, "`%s` must be a word", what);
+    *ret = node->text;
+    return SN_OK;
+}
+
+sn_status topo_word(const topo_doc *doc, const topo_node *node, const char *what, const char **ret)
+{
+    const char *text = NULL;
+    SN_TRY(topo_text(doc, node, what, &text));
+    for (const char *c = text; *c; c++)
+        if (!topo_name_char(*c))
+            return topo_fail(doc, node, "`%s` is `%.64s`: letters, digits and -_.:@+ make a name",
+                             what, text);
+    if (strlen(text) > TOPO_NAME_LONG)
+        return topo_fail(doc, node, "`%s` is `%.32s…`: at most %d characters", what, text,
+                         TOPO_NAME_LONG);
+    *ret = text;
+    return SN_OK;
+}
+
+sn_status topo_int(const topo_doc *doc, const topo_node *node, const char *what, int64_t least,
+                   int64_t most, int64_t *ret)
+{
+    const char *text = NULL;
+    int64_t v;
+    SN_TRY(topo_text(doc, node, what, &text));
+    if (!sn_str_to_int(text, &v) || v < least || v > most)
+        return topo_fail(doc, node, "`%s` is `%.64s`: a whole number from %lld to %lld is needed",
+                         what, text, (long long) least, (long long) most);
+    *ret = v;
+    return SN_OK;
+}
+
+sn_status topo_bool(const topo_doc *doc, const topo_node *node, const char *what, bool *ret)
+{
+    const char *text = NULL;
+    SN_TRY(topo_text(doc, node, what, &text));
+    bool yes = !strcmp(text, "true");
+    if (!yes && strcmp(text, "false") != 0)
+        return topo_fail(doc, node, "`%s` is `%.64s`: `true` or `false` is needed", what, text);
+    *ret = yes;
+    return SN_OK;
+}
+
+int topo_items(const topo_node *node)
+{
+    return !node ? 0 : node->kind == TOPO_LIST ? node->items : 1;
+}
+
+const topo_node *topo_item(const topo_node *node, int i)
+{
+    return node->kind == TOPO_LIST ? node->item[i] : node;
+}
+
+typedef struct unit_row {
+    topo_unit unit;
+    const char *text;
+    double factor;
+} unit_row;
+
+/* The writer takes the shortest text that reads back exactly, the upper row among equals. `Gb/s` is
+ * not a unit: nobody can tell whether bits or bytes were meant. */
+static const unit_row units[] = {
+    {TOPO_RATE, "TB/s", 1e12},     {TOPO_RATE, "GB/s", 1e9},      {TOPO_RATE, "MB/s", 1e6},
+    {TOPO_RATE, "KB/s", 1e3},      {TOPO_RATE, "B/s", 1},         {TOPO_RATE, "TiB/s", 0x1p40},
+    {TOPO_RATE, "GiB/s", 0x1p30},  {TOPO_RATE, "MiB/s", 0x1p20},  {TOPO_RATE, "KiB/s", 0x1p10},
+    {TOPO_RATE, "Tbit/s", 125e9},  {TOPO_RATE, "Gbit/s", 125e6},  {TOPO_RATE, "Mbit/s", 125e3},
+    {TOPO_RATE, "Kbit/s", 125},    {TOPO_TIME, "s", 1e9},         {TOPO_TIME, "ms", 1e6},
+    {TOPO_TIME, "us", 1e3},        {TOPO_TIME, "ns", 1},          {TOPO_TIME, "µs", 1e3},
+    {TOPO_BYTES, "TiB", 0x1p40},   {TOPO_BYTES, "GiB", 0x1p30},   {TOPO_BYTES, "MiB", 0x1p20},
+    {TOPO_BYTES, "KiB", 0x1p10},   {TOPO_BYTES, "B", 1},          {TOPO_BYTES, "TB", 1e12},
+    {TOPO_BYTES, "GB", 1e9},       {TOPO_BYTES, "MB", 1e6},       {TOPO_BYTES, "KB", 1e3},
+    {TOPO_FLOPS, "PFLOP/s", 1e15}, {TOPO_FLOPS, "TFLOP/s", 1e12}, {TOPO_FLOPS, "GFLOP/s", 1e9},
+    {TOPO_FLOPS, "MFLOP/s", 1e6},  {TOPO_FLOPS, "FLOP/s", 1},
+};
+
+typedef struct unit_kind {
+    const char *example;
+    double most; /* beyond any machine, and safe to add up */
+} unit_kind;
+
+static const unit_kind kinds[] = {
+    [TOPO_RATE] = {"25GB/s or 400Gbit/s", 1e18},
+    [TOPO_TIME] = {"5us or 800ns", 1e9},
+    [TOPO_BYTES] = {"80GB or 64GiB", 0x1p60},
+    [TOPO_FLOPS] = {"989TFLOP/s", 1e24},
+};
+
+/* The factor of a unit of this kind, or 0. */
+static double factor_of(topo_unit unit, const char *text)
+{
+    for (size_t i = 0; i < SN_COUNT(units); i++)
+        if (units[i].unit == unit && !strcmp(units[i].text, text))
+            return units[i].factor;
+    return 0;
+}
+
+/* "25 GB/s" → 25 and "GB/s"; false when there is no number. */
+static bool split(const char *text, double *ret_number, const char **ret_unit)
+{
+    char number[48];
+    size_t n = strspn(text, "0123456789.+-");
+    /* an exponent, but not the E of a unit */
+    if (n && (text[n] == 'e' || text[n] == 'E'))
+        n += 1 + strspn(text + n + 1, "0123456789+-");
+    if (!n || n >= sizeof number)
+        return false;
+    memcpy(number, text, n);
+    number[n] = 0;
+    *ret_unit = text + n + (text[n] == ' ');
+    return sn_str_to_float(number, ret_number);
+}
+
+sn_status topo_quantity(const topo_doc *doc, const topo_node *node, const char *what,
+                        topo_unit unit, bool or_unknown, double *ret)
+{
+    const char *text = NULL, *tail, *example = kinds[unit].example;
+    double v;
+    SN_TRY(topo_text(doc, node, what, &text));
+    if (or_unknown && !strcmp(text, "unknown")) {
+        *ret = 0;
+        return SN_OK;
+    }
+    if (!split(text, &v, &tail))
+        return topo_fail(doc, node, "`%s` is `%.64s`: a number with a unit is needed, like %s",
+                         what, text, example);
+    if (!*tail)
+        return topo_fail(doc, node, "`%s` is `%.64s` without a unit: write it like %s", what, text,
+                         example);
+    double factor = factor_of(unit, tail);
+    if (factor == 0)
+        return topo_fail(doc, node,
+                         "`%s` is `%.64s`: `%.32s` is not a unit for it; write it like %s", what,
+                         text, tail, example);
+    v *= factor;
+    if (!(v > 0) || v > kinds[unit].most)
+        return topo_fail(doc, node, "`%s` is `%.64s`: it must be above 0 and at most %g %s", what,
+                         text, kinds[unit].most,
+                         unit == TOPO_RATE    ? "B/s"
+                         : unit == TOPO_TIME  ? "ns"
+                         : unit == TOPO_BYTES ? "B"
+                                              : "FLOP/s");
+    *ret = v;
+    return SN_OK;
+}
+
+/* Shortest text of `value` in this unit that reads back exactly; false when there is none. */
+static bool exact(char out[64], double value, const unit_row *row)
+{
+    static const int digits[] = {6, 12, 15, 17};
+    for (size_t i = 0; i < SN_COUNT(digits); i++) {
+        double back;
+        snprintf(out, 64, "%.*g", digits[i], value / row->factor);
+        if (sn_str_to_float(out, &back) && back * row->factor == value) {
+            strcat(out, row->text);
+            return true;
+        }
+    }
+    return false;
+}
+
+void topo_quantity_add(sn_str *out, topo_unit unit, double value)
+{
+    char best[64] = "unknown", text[64];
+    size_t shortest = SIZE_MAX;
+    for (size_t i = 0; value > 0 && i < SN_COUNT(units); i++)
+        if (units[i].unit == unit && exact(text, value, &units[i]) && strlen(text) < shortest) {
+            shortest = strlen(text);
+            memcpy(best, text, sizeof best);
+        }
+    sn_str_add(out, best);
+}

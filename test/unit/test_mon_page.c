@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "mon/mon.h"
+#include "unit/sn_test.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void test_create_and_map(void **state)
+{
+    int fd = -1;
+    sn_page *mine, *theirs;
+    assert_ok(sn_page_create(3, 1, "h1", &fd, &mine));
+    assert_true(fcntl(fd, F_GETFD) & FD_CLOEXEC);
+    assert_int_equal(ftruncate(fd, 0), -1); /* sealed: nobody can make a reader fault */
+    assert_ok(sn_page_map(fd, &theirs));
+    close(fd);
+    assert_ptr_not_equal(mine, theirs);
+    assert_int_equal(theirs->rank, 3);
+    assert_int_equal(theirs->host, 1);
+    assert_int_equal(theirs->victim, -1);
+    assert_string_equal(theirs->host_name, "h1");
+    assert_true(isnan(theirs->val_loss));
+    assert_int_equal(theirs->state, SN_WORKER_NEW);
+    sn_page_set_state(mine, SN_WORKER_JOINING);
+    assert_int_equal(theirs->state, SN_WORKER_JOINING);
+    assert_int_equal(theirs->pid, getpid());
+    sn_page_unmap(mine);
+    assert_int_equal(theirs->rank, 3); /* outlives the writer */
+    sn_page_unmap(theirs);
+    sn_page_unmap(NULL);
+}
+
+static void test_map_refuses(void **state)
+{
+    sn_page *page = NULL, *other;
+    int fd = memfd_create("t", MFD_CLOEXEC);
+    assert_int_equal(sn_page_map(fd, &page), SN_ECORRUPT); /* too short: would fault */
+    assert_int_equal(ftruncate(fd, SN_PAGE_BYTES), 0);
+    assert_int_equal(sn_page_map(fd, &page), SN_ECORRUPT); /* no magic */
+    close(fd);
+    assert_int_equal(sn_page_map(-1, &page), SN_EIO);
+    assert_ok(sn_page_create(0, 0, NULL, &fd, &other));
+    other->version = 99;
+    assert_int_equal(sn_page_map(fd, &page), SN_EMISMATCH);
+    assert_null(page);
+    sn_page_unmap(other);
+    close(fd);
+}
+
+static void test_op_text(void **state)
+{
+    int fd;
+    sn_page *page;
+    char out[SN_PAGE_TEXT], text[400];
+    sn_time since;
+    assert_ok(sn_page_create(0, 0, "h0", &fd, &page));
+    close(fd);
+    for (size_t n = 0; n < sizeof text; n++) { /* every length, longer after shorter and back */
+        size_t len = n % 2 ? n : sizeof text - 1 - n;
+        memset(text, 'a' + (int) (n % 26), len);
+        text[len] = 0;
+        sn_page_op(page, text, 77);
+        assert_true(sn_page_op_read(page, out, &since));
+        assert_int_equal(strlen(out), SN_MIN(len, (size_t) SN_PAGE_TEXT - 1));
+        assert_memory_equal(out, text, strlen(out));
+        assert_true(since > 0);
+        assert_int_equal(page->deadline_ns, 77);
+    }
+    sn_page_op(page, NULL, 0);
+    assert_true(sn_page_op_read(page, out, NULL));
+    assert_string_equal(out, "");
+    page->op_seq = 41; /* the writer died half way */
+    memset(page->op, 'x', sizeof page->op);
+    assert_false(sn_page_op_read(page, out, &since));
+    assert_int_equal(strlen(out), SN_PAGE_TEXT - 1);
+    sn_page_op(page, "alive", 0);
+    assert_true(sn_page_op_read(page, out, &since));
+    assert_string_equal(out, "alive");
+    sn_page_op(NULL, "x", 0);
+    sn_page_unmap(page);
+}
+
+/* A writer in another process; every text read is one that was written, never a mixture. */
+static void test_op_race(void **state)
+{
+    int fd;
+    sn_page *page;
+    assert_ok(sn_page_create(0, 0, "h0", &fd, &page));
+    pid_t child = fork();
+    if (!child) {
+        char text[SN_PAGE_TEXT];
+        for (int i = 0;; i++) {
+            size_t n = (size_t) (1 + i % (SN_PAGE_TEXT - 1));
+            memset(text, 'a' + i % 26, n);
+            text[n] = 0;
+            sn_page_op(page, text, 0);
+        }
+    }
+    int whole = 0;
+    char out[SN_PAGE_TEXT];
+    for (int i = 0; i < 20000 || (!whole && i < 5000000); i++) {
+        if (!sn_page_op_read(page, out, NULL))
+            continue;
+        whole++;
+        for (size_t k = 1; k < strlen(out); k++)
+            assert_int_equal(out[k], out[0]);
+    }
+    kill(child, SIGKILL);
+    waitpid(child, NULL, 0);
+    assert_true(whole > 0);
+    sn_page_unmap(page);
+    close(fd);
+}
+
+static void test_fail(void **state)
+{
+    int fd;
+    sn_page *page;
+    assert_ok(sn_page_create(0, 0, "h0", &fd, &page));
+    close(fd);
+    sn_page_fail(page, SN_EPEER, "rank 3 died");
+    sn_page_fail(page, SN_ETIME, "a consequence");
+    assert_int_equal(page->state, SN_WORKER_FAILED);
+    assert_int_equal(page->error_status, SN_EPEER);
+    assert_string_equal(page->error, "rank 3 died");
+    sn_page_fail(NULL, SN_EPEER, "");
+    sn_page_set_state(NULL, SN_WORKER_DONE);
+    assert_string_equal(sn_worker_state_name(SN_WORKER_SAVING), "saving");
+    assert_string_equal(sn_worker_state_name((sn_worker_state) 77), "unknown");
+    sn_page_unmap(page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_create_and_map), cmocka_unit_test(test_map_refuses),
+        cmocka_unit_test(test_op_text),        cmocka_unit_test(test_op_race),
+        cmocka_unit_test(test_fail),
+    };
+    return sn_test_run(tests);
+}
