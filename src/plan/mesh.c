@@ -54,9 +54,9 @@ void plan_mesh_groups(sn_plan *plan)
     plan->group = SN_NEW_N(plan->arena, sn_plan_group, most);
     for (int d = 0; plan->tensor > 1 && d < plan->data; d++)
         for (int s = 0; s < plan->pipeline; s++) {
-            sn_plan_group *g = add(plan, SN_AXIS_TENSOR,
-                                   sn_arena_printf(plan->arena, "tensor[d%d,s%d]", d, s),
-                                   plan->tensor);
+            sn_plan_group *g =
+                add(plan, SN_AXIS_TENSOR, sn_arena_printf(plan->arena, "tensor[d%d,s%d]", d, s),
+                    plan->tensor);
             for (int t = 0; t < plan->tensor; t++)
                 g->rank[t] = plan_mesh_rank(plan, t, s, d);
         }

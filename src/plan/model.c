@@ -137,7 +137,21 @@ static void summands(plan_model *m, int param, int v, bool root)
         }
     }
     m->adds_to[v] = param;
-    m->summands[param]++;
+}
+
+static void list_summands(plan_model *m)
+{
+    int values = m->g->values, total = 0;
+    for (int v = 0; v < values; v++)
+        total += m->adds_to[v] >= 0;
+    m->summand = SN_NEW_N(m->arena, int, total + 1);
+    for (int p = 0, n = 0; p < values; p++) {
+        m->summand_at[p] = n;
+        for (int v = 0; v < values && m->g->value[p].grad >= 0; v++)
+            if (m->adds_to[v] == p)
+                m->summand[n++] = v;
+        m->summand_at[p + 1] = n;
+    }
 }
 
 static sn_status find_summands(plan_model *m)
@@ -152,10 +166,11 @@ static sn_status find_summands(plan_model *m)
                            m->name[m->adds_to[grad]], m->name[v]);
         summands(m, v, grad, true);
     }
+    list_summands(m);
     for (int v = 0; v < g->values; v++)
         if (m->adds_to[v] >= 0 && m->home[v] != m->home[m->adds_to[v]])
-            return sn_fail(SN_EFIT, "parameter %s is used in stages %d and %d", m->name[m->adds_to[v]],
-                           m->home[v], m->home[m->adds_to[v]]);
+            return sn_fail(SN_EFIT, "parameter %s is used in stages %d and %d",
+                           m->name[m->adds_to[v]], m->home[v], m->home[m->adds_to[v]]);
     return SN_OK;
 }
 
@@ -168,7 +183,7 @@ static void allocate(plan_model *m)
     m->dtype = SN_NEW_N(m->arena, sn_dtype, values);
     m->name = SN_NEW_N(m->arena, const char *, values);
     m->adds_to = SN_NEW_N(m->arena, int, values);
-    m->summands = SN_NEW_N(m->arena, int, values);
+    m->summand_at = SN_NEW_N(m->arena, int, values + 1);
     m->home = SN_NEW_N(m->arena, int, values);
     for (int a = 0; a < PLAN_AXES; a++) {
         m->label[a] = SN_NEW_N(m->arena, int8_t, nodes);

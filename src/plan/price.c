@@ -57,7 +57,7 @@ static int slowest(const sn_topo *topo, int world, sn_dtype dtype)
 sn_status plan_price_init(plan_price *price, const sn_plan *mesh, sn_arena *arena)
 {
     const sn_topo *topo = mesh->topo;
-    int spans[3] = {0}, *world = SN_NEW_N(arena, int, mesh->world);
+    int spans[3] = {0};
     *price = (plan_price){.topo = topo, .world = mesh->world, .dtype = mesh->opts.precision};
     price->card = slowest(topo, mesh->world, price->dtype);
     for (int g = 0; g < mesh->groups; g++) {
@@ -72,8 +72,7 @@ sn_status plan_price_init(plan_price *price, const sn_plan *mesh, sn_arena *aren
 
 double plan_price_kernel(const plan_price *price, double flops, double bytes)
 {
-    return LAUNCH_NS +
-           sn_topo_compute_ns(price->topo, price->card, flops, bytes, price->dtype, 1);
+    return LAUNCH_NS + sn_topo_compute_ns(price->topo, price->card, flops, bytes, price->dtype, 1);
 }
 
 double plan_price_coll(const plan_price *price, int axis, sn_coll_op op, sn_dtype dtype,

@@ -2,10 +2,9 @@
  *
  * plan/private — what the passes of the planner share.
  *
- *   model     a graph with stages, rules, labels and forms: everything about the work, nothing about
- *             ranks
- *   price     what a kernel, a collective and a transfer cost on the chosen cards
- *   layout    where each parameter of a stage lies in the flat buffers, cut into buckets
+ *   model     a graph with stages, rules, labels and forms: everything about the work, nothing
+ * about ranks price     what a kernel, a collective and a transfer cost on the chosen cards layout
+ * where each parameter of a stage lies in the flat buffers, cut into buckets
  *
  * A *form* says how a value lies on one mesh axis: whole, split along a dimension, or partial. A
  * value has one form per axis; the axes do not know each other. */
@@ -30,7 +29,7 @@ typedef struct plan_price {
         int members;
         sn_algo_group group;
         sn_algo_model model;
-    } group[3]; /* per axis the widest group; [2] is the world */
+    } group[3];  /* per axis the widest group; [2] is the world */
     sn_path hop; /* between neighbouring stages, the longest of them */
 } plan_price;
 
@@ -78,9 +77,9 @@ typedef struct plan_model {
     sn_dtype *dtype;     /* [values] as stored */
     const char **name;   /* [values] */
     int *adds_to;        /* [values] the parameter whose gradient it is a summand of, -1 none */
-    int *summands;       /* [values] of a parameter: how many such values there are */
-    int *home;           /* [values] stage of the producer, of a parameter: its stage; inputs -1 */
-    int logits;          /* value, -1 none */
+    int *summand_at, *summand; /* of parameter v: summand[summand_at[v] … summand_at[v + 1]) */
+    int *home;  /* [values] stage of the producer, of a parameter: its stage; inputs -1 */
+    int logits; /* value, -1 none */
     int8_t *label[PLAN_AXES]; /* [nodes] index into the rule's labels, -1 none */
     int8_t *form[PLAN_AXES];  /* [values] as produced; parameters as stored */
     int8_t *sent[PLAN_AXES];  /* [values] as they cross stages */
@@ -146,7 +145,8 @@ typedef struct plan_unit {
     bool backward;
     int micro;
 } plan_unit;
-int plan_order(int stage, int stages, int micros, bool forward_only, plan_unit *ret /* [2·micros] */);
+int plan_order(int stage, int stages, int micros, bool forward_only,
+               plan_unit *ret /* [2·micros] */);
 
 /* ---- emit.c, optimizer.c, memory.c */
 sn_status plan_emit(const sn_plan *plan, int rank, sn_program **ret);
