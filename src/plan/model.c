@@ -6,6 +6,49 @@
 
 #include <string.h>
 
+/* The node that uses parameter v first, -1 none. */
+static int first_user(const sn_graph *g, int v)
+{
+    for (int n = 0; n < g->nodes; n++)
+        for (int i = 0; i < g->node[n].ins; i++)
+            if (g->node[n].in[i] == v)
+                return n;
+    return -1;
+}
+
+static bool has_user(const sn_graph *g, int v)
+{
+    return first_user(g, v) >= 0;
+}
+
+/* A gradient that is also something else (the gradient of x where z = x + p, another parameter's),
+ * or is made in another stage than the parameter's, becomes a value of its own there. */
+static sn_status own_gradients(sn_graph *g)
+{
+    bool *taken = SN_NEW_N(g->arena, bool, g->values);
+    int values = g->values;
+    for (int v = 0; v < values; v++) {
+        int grad = g->value[v].kind == SN_VALUE_PARAM ? g->value[v].grad : -1;
+        if (grad < 0)
+            continue;
+        int user = first_user(g, v), out;
+        bool own = g->node[g->value[grad].producer].stage == g->node[user].stage;
+        if (own && !taken[grad] && !has_user(g, grad)) {
+            taken[grad] = true;
+            continue;
+        }
+        sn_attr same = {.shape = g->value[grad].shape};
+        SN_TRY(sn_graph_add(g, SN_OP_SUM_TO, g->value[v].name, &same, &grad, 1, &out));
+        sn_node *n = &g->node[g->nodes - 1];
+        n->backward = true;
+        n->origin = user;
+        n->stage = g->node[user].stage;
+        g->value[out].name = sn_arena_printf(g->arena, "d.%s", g->value[v].name);
+        g->value[v].grad = out;
+    }
+    return SN_OK;
+}
+
 static sn_status build_graph(const sn_plan *plan, const plan_price *price, plan_model *m)
 {
     const sn_plan_opts *o = &plan->opts;
@@ -19,7 +62,10 @@ static sn_status build_graph(const sn_plan *plan, const plan_price *price, plan_
     SN_TRY(sn_graph_fuse(m->g));
     if (m->g->loss < 0 && !m->forward_only)
         return sn_fail(SN_EINVAL, "graph %s has no loss to train for", m->g->name);
-    return m->g->loss >= 0 ? sn_graph_backward(m->g) : SN_OK;
+    if (m->g->loss < 0)
+        return SN_OK;
+    SN_TRY(sn_graph_backward(m->g));
+    return own_gradients(m->g);
 }
 
 /* ---- who uses what */
@@ -124,14 +170,20 @@ static bool is_sum(const plan_model *m, int v)
     return sn_shape_equal(g->value[g->node[n].in[1]].shape, g->value[v].shape);
 }
 
-static void summands(plan_model *m, int param, int v, bool root)
+/* Is the value made where the parameter lives, and for nothing else? */
+static bool may_add(const plan_model *m, int param, int v)
 {
-    int users = m->use_at[v + 1] - m->use_at[v];
-    if (is_sum(m, v) && users == (root ? 0 : 1)) {
+    return m->adds_to[v] < 0 && m->home[v] == m->home[param] &&
+           m->use_at[v + 1] - m->use_at[v] == 1;
+}
+
+static void summands(plan_model *m, int param, int v)
+{
+    if (is_sum(m, v)) {
         int n = m->g->value[v].producer, a = m->g->node[n].in[0], b = m->g->node[n].in[1];
-        if (a != b && m->adds_to[a] < 0 && m->adds_to[b] < 0) {
-            summands(m, param, a, false);
-            summands(m, param, b, false);
+        if (a != b && may_add(m, param, a) && may_add(m, param, b)) {
+            summands(m, param, a);
+            summands(m, param, b);
             m->live[n] = false;
             return;
         }
@@ -154,24 +206,13 @@ static void list_summands(plan_model *m)
     }
 }
 
-static sn_status find_summands(plan_model *m)
+static void find_summands(plan_model *m)
 {
     const sn_graph *g = m->g;
-    for (int v = 0; v < g->values; v++) {
-        int grad = g->value[v].kind == SN_VALUE_PARAM ? g->value[v].grad : -1;
-        if (grad < 0)
-            continue;
-        if (m->adds_to[grad] >= 0)
-            return sn_fail(SN_ENOTSUP, "parameters %s and %s have one gradient: make them one",
-                           m->name[m->adds_to[grad]], m->name[v]);
-        summands(m, v, grad, true);
-    }
-    list_summands(m);
     for (int v = 0; v < g->values; v++)
-        if (m->adds_to[v] >= 0 && m->home[v] != m->home[m->adds_to[v]])
-            return sn_fail(SN_EFIT, "parameter %s is used in stages %d and %d",
-                           m->name[m->adds_to[v]], m->home[v], m->home[m->adds_to[v]]);
-    return SN_OK;
+        if (g->value[v].kind == SN_VALUE_PARAM && g->value[v].grad >= 0)
+            summands(m, v, g->value[v].grad);
+    list_summands(m);
 }
 
 static void allocate(plan_model *m)
@@ -214,7 +255,7 @@ sn_status plan_model_make(const sn_plan *plan, const plan_price *price, sn_arena
     mark_live(m);
     describe_values(m);
     plan_model_uses(m, true);
-    SN_TRY(find_summands(m));
+    find_summands(m);
     plan_model_uses(m, true);
     SN_TRY(plan_data_propagate(m));
     SN_TRY(plan_shard_choose(m, price, plan->topo->cards));
