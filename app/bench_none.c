@@ -1,3 +1,10 @@
-/* SPDX-License-Identifier: Apache-2.0 */
+/* SPDX-License-Identifier: Apache-2.0
+ * Areas that have no cases. */
 #include "bench.h"
-const bench_case bench_compute[]={{.area="compute"}}, bench_net[]={{.area="net"}}, bench_coll[]={{.area="coll"}}, bench_train[]={{.area="train"}}, bench_ckpt[]={{.area="ckpt"}}, bench_plan[]={{.area="plan"}};
+
+const bench_case bench_compute[] = {{.area = "compute"}};
+const bench_case bench_net[] = {{.area = "net"}};
+const bench_case bench_coll[] = {{.area = "coll"}};
+const bench_case bench_train[] = {{.area = "train"}};
+const bench_case bench_ckpt[] = {{.area = "ckpt"}};
+const bench_case bench_plan[] = {{.area = "plan"}};
