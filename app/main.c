@@ -1,7 +1,41 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-#include "base/base.h"
+/* SPDX-License-Identifier: Apache-2.0
+ * The one command. */
+#include "cli.h"
 
-int main(void)
+#include <string.h>
+
+static int unknown_verb(const char *word)
 {
-    return 2;
+    const char *names[64];
+    int n = 0;
+    for (const sn_verb *v = sn_verbs; v->name && n < 64; v++)
+        if (!v->hidden)
+            names[n++] = v->name;
+    const char *near = sn_str_nearest(word, names, n);
+    fprintf(stderr, "supernode: unknown verb '%s'%s%s%s; see supernode --help\n", word,
+            near ? ", did you mean " : "", near ? near : "", near ? "?" : "");
+    return SN_EXIT_USAGE;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2) {
+        sn_cli_help(stderr);
+        return SN_EXIT_USAGE;
+    }
+    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+        sn_cli_help(stdout);
+        return SN_EXIT_OK;
+    }
+    if (!strcmp(argv[1], "--version")) {
+        printf("supernode %s\n", SN_VERSION);
+        return SN_EXIT_OK;
+    }
+    for (const sn_verb *v = sn_verbs; v->name; v++)
+        if (!strcmp(v->name, argv[1])) {
+            sn_args args;
+            int code = sn_args_parse(v, argc - 2, argv + 2, &args);
+            return code >= 0 ? code : v->run(&args);
+        }
+    return unknown_verb(argv[1]);
 }

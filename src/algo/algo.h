@@ -7,20 +7,27 @@
  * in elements; `coll` executes them over gmem and net, a simulator prices them, a test runs them on
  * plain arrays.
  *
- *   reduce-scatter in the host, flat:   SIGNAL all · WAIT all · REDUCE my slice from every member's
- * IN into my OUT · SIGNAL · WAIT
+ *   flat all_reduce of two members, in place, no copies (slice 0 is member 0's to reduce):
+ *
+ *     member 0   SIGNAL 1 · WAIT 1 · REDUCE slice 0: all INs → all OUTs · SIGNAL 2 · WAIT 2
+ *     member 1   SIGNAL 1 · WAIT 1 · REDUCE slice 1: all INs → all OUTs · SIGNAL 2 · WAIT 2
  *
  * Members see each other's memory only when they are on one host (group.host[a] == group.host[b]);
  * between hosts there are only SEND and RECV.
  *
- * Invariants (sn_sched_check asserts them)
+ * Invariants (sn_sched_check asserts the first four)
  *  1. Sends and receives between two members match in order and count.
- *  2. Each element of a result is computed by exactly one member and copied from it, or computed in
- * the same order by all: results are bit-identical on all members.
- *  3. bf16 and f16 are accumulated in f32 (a REDUCE step reads all its sources at once and rounds
- * once).
- *  4. Signals are counted: the k-th WAIT on a member in a schedule pairs with its k-th SIGNAL to
- * me. Pure. */
+ *  2. Every element of a result is written. It is computed by exactly one member and copied from
+ *     it, or by all in the same order: results are bit-identical on all members.
+ *  3. Signals are numbered: a member's SIGNALs are its rounds 1, 2, 3 … `rounds`, and WAIT names
+ * the round of the member it waits for. No set of waits, receives and fences blocks for ever.
+ *  4. Nobody touches another's IN or OUT before that member's round 1, nor after that member's last
+ *     step. A member waits for round 1 of all on its host before it moves data.
+ *  5. bf16 is accumulated in f32: a REDUCE reads all its sources at once and rounds once. So a
+ *     result is rounded once inside a host, and once more per host where the group spans several.
+ *
+ * In place: IN and OUT may be the same memory, and IN may be the member's own block of OUT
+ * (all_gather) or OUT its own block of IN (reduce_scatter). Pure. */
 #ifndef SN_ALGO_ALGO_H
 #define SN_ALGO_ALGO_H
 
@@ -53,40 +60,56 @@ typedef struct sn_algo_call {
     sn_dtype dtype;
     int64_t count; /* the n above, elements; 0 allowed */
     int root;      /* member index, broadcast only */
+    bool in_place; /* this member's IN is its OUT; others may differ */
 } sn_algo_call;
 
 typedef enum sn_buf {
     SN_BUF_IN,
     SN_BUF_OUT,
-    SN_BUF_TMP
-} sn_buf; /* TMP: sched.tmp_count elements of f32 scratch */
+    SN_BUF_TMP,  /* private scratch: sched.tmp_count elements of the call's type */
+    SN_BUF_NOTE, /* SN_ALGO_NOTE_BYTES that members of the host may read even after their owner
+                    finished, until all of them have */
+} sn_buf;
+
+#define SN_ALGO_NOTE_BYTES 2048
+
+typedef struct sn_place {
+    int member; /* whose buffer */
+    sn_buf buf;
+    int64_t at; /* elements */
+} sn_place;
 
 typedef enum sn_step_kind {
-    SN_STEP_SIGNAL, /* tell `member` (same host) that everything I did before this is visible */
-    SN_STEP_WAIT,   /* until `member`'s matching signal */
-    SN_STEP_COPY,   /* my dst ← member's src (same host; member may be me) */
-    SN_STEP_REDUCE, /* my dst ← red over members from[0 … n) of their src (same host), in that
-                       order; AVG divides by `divide` */
-    SN_STEP_SEND,   /* my src → member on another host */
-    SN_STEP_RECV,   /* my dst ← member on another host */
-    SN_STEP_SCALE,  /* my dst ← my dst / divide (AVG across hosts) */
+    SN_STEP_SIGNAL, /* my round `round`: everything I did before this is visible on my host */
+    SN_STEP_WAIT,   /* until round `round` of `member`; SN_ALL: of every member on my host */
+    SN_STEP_COPY,   /* one place → one place, of which one at least is mine */
+    SN_STEP_REDUCE, /* sources in their order → every destination; AVG divides by `divide` > 0; a
+                       destination may be exactly a source */
+    SN_STEP_SEND,  /* my place → member on another host; goes on by itself until the next FENCE */
+    SN_STEP_RECV,  /* my place ← member on another host; likewise */
+    SN_STEP_FENCE, /* until all my sends and receives so far are complete; the end is a fence too */
 } sn_step_kind;
+
+#define SN_ALL (-1)
 
 typedef struct sn_step {
     sn_step_kind kind;
-    int member;
-    int from, froms; /* REDUCE: from_list[from … from + froms) */
-    sn_buf dst, src;
-    int64_t dst_at, src_at, count; /* elements */
+    int member;    /* WAIT, SEND, RECV */
+    int round;     /* SIGNAL, WAIT */
+    int src, srcs; /* sched.place[src … src + srcs) */
+    int dst, dsts;
+    int64_t count; /* elements */
     int divide;
 } sn_step;
 
 typedef struct sn_sched {
     const char *algorithm;
-    int steps;
+    int steps, places;
     sn_step *step;
-    int *from_list;
+    sn_place *place;
     int64_t tmp_count;
+    int rounds;  /* the same on all members: the most that any of them signals */
+    bool shared; /* the same on all members: some member's IN or OUT is touched by another */
 } sn_sched;
 
 typedef struct sn_algo_model {                   /* calibrated or stated; from the topology */
@@ -111,7 +134,7 @@ typedef struct sn_algo_row {
 sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card,
                                  int members); /* cards of the group */
 
-int sn_algo_rows(const sn_algo_row **ret); /* the table */
+int sn_algo_rows(const sn_algo_row *const **ret); /* the table: (*ret)[0 … n) */
 
 /* The cheapest fitting algorithm by cost_ns; deterministic, the same on every member. name != NULL
  * forces one (SN_ENOTSUP when it does not fit, saying which do). */

@@ -11,6 +11,7 @@
 #include "base/status.h"
 #include "base/str.h"
 #include "base/tensor.h"
+#include "base/yaml.h"
 
 #define SN_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 #define SN_MIN(a, b) ((a) < (b) ? (a) : (b))

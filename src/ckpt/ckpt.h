@@ -78,6 +78,9 @@ const char *sn_ckpt_tensor(const sn_ckpt *c, int i, sn_dtype *ret_dtype, sn_shap
  * SN_EMISMATCH one whose dtype or shape differs (both printed): the checkpoint of another model. */
 sn_status sn_ckpt_load(const sn_ckpt *c, sn_piece *piece, int pieces);
 
+/* SN_EINVAL naming the first tensor that holds NaN or infinity: for weights from elsewhere. */
+sn_status sn_ckpt_check_finite(const sn_piece *piece, int pieces);
+
 /* ---- safetensors, for other uses
  * ------------------------------------------------------------------------------ */
 /* Strict parser of a header in memory: duplicate keys, overlapping or out-of-range offsets, holes,

@@ -41,6 +41,17 @@ typedef enum sn_time_kind { /* where a step's nanoseconds go; the report's break
                             SN_TIME_KINDS
 } sn_time_kind;
 
+#define SN_PAGE_RING 64
+
+typedef struct sn_page_step { /* one completed step of one worker */
+    int64_t step;             /* -1 while being written */
+    double loss, grad_norm, lr, val_loss;
+    int64_t step_ns, tokens;
+    int64_t time_ns[SN_TIME_KINDS];
+    double flops;
+    uint64_t bytes_host, bytes_net;
+} sn_page_step;
+
 typedef struct sn_page {
     uint32_t magic, version;
     int32_t rank, host, pid; /* pid as the worker sees it; 0 until it is JOINING */
@@ -72,9 +83,13 @@ typedef struct sn_page {
     double val_loss;                /* NaN until there is one */
     int64_t val_step;
     uint64_t memory_peak_bytes;
+    int64_t first_step; /* this worker began with (0, or where a checkpoint left off) */
+    double final_loss;  /* on all held-out text, once the job is done; 0 before */
 
     char error[512]; /* state FAILED */
     int32_t error_status;
+
+    sn_page_step ring[SN_PAGE_RING]; /* the last completed steps, at step modulo SN_PAGE_RING */
 } sn_page;
 
 _Static_assert(sizeof(sn_page) <= SN_PAGE_BYTES, "the control page has room");
@@ -92,6 +107,11 @@ void sn_page_op(sn_page *page, const char *text, sn_time deadline);
  * is what was there). */
 bool sn_page_op_read(const sn_page *page, char out[SN_PAGE_TEXT], sn_time *ret_since);
 /* The sentence, then state FAILED. The first failure stays: later ones are its consequences. */
+/* The fields of "the last completed step" are those of step `step` (0, 1, …): put them into the
+ * ring, then raise page->step to step + 1. */
+void sn_page_step_done(sn_page *page, int64_t step);
+/* False when the step is not (or no longer) in the ring. */
+bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret);
 void sn_page_fail(sn_page *page, sn_status status, const char *text);
 const char *sn_worker_state_name(sn_worker_state state);
 

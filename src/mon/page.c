@@ -38,6 +38,8 @@ static void fill(sn_page *page, int rank, int host, const char *host_name)
     page->rank = rank;
     page->host = host;
     page->victim = -1;
+    for (int i = 0; i < SN_PAGE_RING; i++)
+        page->ring[i].step = -1;
     page->loss = page->grad_norm = page->val_loss = NAN;
     snprintf(page->host_name, sizeof page->host_name, "%s", host_name ? host_name : "");
     __atomic_store_n(&page->magic, SN_PAGE_MAGIC, __ATOMIC_RELEASE); /* last: now it is a page */

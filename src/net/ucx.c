@@ -54,13 +54,17 @@ sn_status ucx_load(ucx *ret)
 
 static sn_status configure(const ucx *u, const char *device, ucp_config_t *config)
 {
-    static const char *const fixed[][2] = {{"TLS", "tcp,self"}};
     ucs_status_t code = u->ucp_config_modify(config, "NET_DEVICES", device);
-    for (size_t i = 0; i < SN_COUNT(fixed) && code == UCS_OK; i++)
-        code = u->ucp_config_modify(config, fixed[i][0], fixed[i][1]);
-    return code == UCS_OK
-               ? SN_OK
-               : sn_fail(SN_EIO, "UCX takes no settings: %s", u->ucs_status_string(code));
+    if (code == UCS_OK)
+        code = u->ucp_config_modify(config, "TLS", "tcp,self");
+    if (code != UCS_OK)
+        return sn_fail(SN_EIO, "UCX takes no settings: %s", u->ucs_status_string(code));
+    /* Larger pieces than the usual 8 and 64 KiB: 1 MiB messages go twice as fast over loopback. The
+     * transport's own settings are named without its prefix here; where they are not known it is
+     * merely slower. */
+    u->ucp_config_modify(config, "TX_SEG_SIZE", "256k");
+    u->ucp_config_modify(config, "RX_SEG_SIZE", "256k");
+    return SN_OK;
 }
 
 sn_status ucx_context(const ucx *u, const char *device, ucp_context_h *ret)

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The verbs' functions and what they share. */
+#ifndef SN_APP_CMD_H
+#define SN_APP_CMD_H
+
+#include "run.h"
+#include "topo/topo.h"
+
+int sn_cmd_train(const sn_args *args);
+int sn_cmd_worker(const sn_args *args);
+int sn_cmd_plan(const sn_args *args);
+int sn_cmd_topo(const sn_args *args);
+int sn_cmd_generate(const sn_args *args);
+int sn_cmd_report(const sn_args *args);
+int sn_cmd_bench(const sn_args *args);
+int sn_cmd_man(const sn_args *args);
+int sn_cmd_completion(const sn_args *args);
+
+/* The job of the positional word and the flags, resolved and checked; the corpus is made when it is
+ * a named one. Prints what went wrong and returns an exit code, or -1. */
+int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret);
+
+/* Cards the job asks for: hosts and cards_per_host when given, else what the degrees need on one
+ * host, else a card a core. */
+void sn_resolve_cards(sn_job_spec *spec, int cores);
+
+/* The emulated topology of the job on this machine, peaks measured here (about 60 ms). */
+sn_status sn_job_topology(const sn_job *job, sn_topo **ret);
+
+bool sn_plain_output(void); /* NO_COLOR is set or the terminal cannot do it */
+
+/* Under mpirun or srun: this process is one worker of a job started by somebody else; returns the
+ * exit code. */
+bool sn_under_launcher(void);
+int sn_train_under_launcher(sn_job_spec *spec, const char *run_dir, bool resume,
+                            sn_progress_style style);
+
+/* What is said at the end, and the report. */
+typedef struct sn_ending {
+    const sn_run *run;
+    const sn_job *job;
+    const sn_plan *plan;
+    const sn_topo *topo;
+    const sn_collector *collected;
+    double final_loss, baseline; /* nats per byte */
+    const char *sample;
+    int64_t wall_ns;
+    const char *const *event;
+    int events;
+    bool json;
+} sn_ending;
+void sn_say_summary(const sn_ending *e);
+sn_status sn_write_report(const sn_ending *e);
+
+/* Baseline and sample for a finished run. */
+sn_status sn_ending_extras(sn_ending *e, sn_arena *arena);
+
+#endif

