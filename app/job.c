@@ -408,7 +408,6 @@ sn_status sn_job_check(const sn_job_spec *spec)
     if (j->gpt.vocab < 256)
         return sn_fail(SN_EFIT, "model.vocab is %lld: text is read as bytes, which needs 256",
                        (long long) j->gpt.vocab);
-    SN_TRY(check_tensor(j));
     double cards =
         (double) SN_MAX(1, j->tensor) * SN_MAX(1, j->pipeline) * SN_MAX(1, j->data_parallel);
     if (spec->cards_given && cards > (double) j->hosts * j->cards_per_host)
@@ -423,7 +422,7 @@ sn_status sn_job_check(const sn_job_spec *spec)
                        "workers are started on one machine",
                        SN_MAX(1, j->tensor), SN_MAX(1, j->pipeline), SN_MAX(1, j->data_parallel),
                        cards);
-    return SN_OK;
+    return check_tensor(j);
 }
 
 /* ---- writing back ---- */
