@@ -94,6 +94,8 @@ void sn_coll_close(sn_coll *c)
     if (c == NULL)
         return;
     coll_groups_sweep(c, true);
+    for (int i = 0; i < c->orphans; i++)
+        sn_net_cancel(c->net, c->orphan[i]);
     sn_gmem_free(c->seg);
     free(c->region_used);
     free(c->local_of);

@@ -343,7 +343,7 @@ sn_status coll_op_fail(sn_coll_req *r, sn_status status)
         coll_end(q, status, g->text);
     }
     coll_end(r, status, g->text);
-    for (int i = 0; i < COLL_WINDOW; i++)
+    for (int i = 0; i < COLL_WINDOW && !coll_job_over(status); i++)
         coll_window_cancel(g, &g->window[i]);
     g->block->status = status;
     snprintf(g->block->text, sizeof(g->block->text), "%.239s", g->text);

@@ -78,7 +78,7 @@ static void fail(sn_coll_req *r, sn_status status)
         coll_op_fail(r, status);
         return;
     }
-    coll_p2p_withdraw(r);
+    coll_p2p_withdraw(r, status);
     coll_end(r, status, sn_errmsg());
 }
 

@@ -67,7 +67,7 @@ static int late(sn_boot *boot, int rank, int host, void *ctx)
 {
     world w;
     sn_coll_group *g;
-    char who[64];
+    char who[128];
     static float x[4096];
     if (world_open(boot, host, &w) != 0 || everyone(&w, "data[s0,t1]", &g) != 0)
         return 1;
