@@ -34,7 +34,7 @@
             leave even if nobody takes them; more could not be recalled */
 #define COLL_NOWHERE UINT64_MAX
 #define COLL_PIECE (1 << 20)  /* bytes moved before other requests have their turn */
-#define COLL_STREAM (1 << 20) /* bytes of a step from which stores go past the caches */
+#define COLL_STREAM (4 << 20) /* bytes of a step from which stores go past the caches */
 #define COLL_STAMP(seq, round) ((uint64_t) (seq) << 24 | (uint64_t) (round))
 
 /* ---- shared memory ---- */
@@ -162,8 +162,8 @@ struct sn_coll_req {
     coll_stage stage;
     coll_print print;
     coll_run run;
-    bool staged, entered;
-    int64_t chunk, at; /* elements of a chunk, done so far */
+    bool shared, staged, entered; /* shared: peers touch its buffers */
+    int64_t chunk, at;            /* elements of a chunk, done so far */
     float vote_in, vote_out;
 
     /* point to point */
@@ -220,7 +220,8 @@ struct sn_coll {
     sn_segment *seg;
     const sn_topo *topo;
     const coll_kernels *kernels;
-    int rank, world, locals, me_local, cores;
+    int rank, world, locals, me_local;
+    bool crowded;  /* more workers than cores: the one waited for may need mine */
     int *local_of; /* [world] place in the segment, -1 on another host */
     unsigned char *base;
     coll_bell *bell;

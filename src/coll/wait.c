@@ -147,7 +147,7 @@ static void say(sn_coll_req *r)
 /* The n-th turn in a row in which nothing moved. */
 static void idle(sn_coll *c, sn_coll_req *r, int n)
 {
-    int spins = c->locals > c->cores ? 8 : 400;
+    int spins = c->crowded ? 8 : 400;
     int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
     if (n <= spins) {
         RELAX();
