@@ -107,13 +107,26 @@ static int by_width(const void *a, const void *b)
     return (x->piece > y->piece) - (x->piece < y->piece);
 }
 
+/* A tensor of no elements may be "whole" in many pieces; the file has it once. */
+static bool empty_again(const item *it, int i)
+{
+    if (it[i].block.flat_count)
+        return false;
+    for (int k = 0; k < i; k++)
+        if (it[k].stored && !it[k].block.flat_count &&
+            !strcmp(it[k].piece->name, it[i].piece->name))
+            return true;
+    return false;
+}
+
 static sn_status collect(const sn_piece *piece, int pieces, sn_arena *arena, item **ret)
 {
     item *it = SN_NEW_N(arena, item, pieces);
     for (int i = 0; i < pieces; i++) {
         it[i].piece = &piece[i];
         SN_TRY(check_piece(&piece[i], &it[i].block));
-        it[i].stored = it[i].block.flat_count || ckpt_block_is_whole(piece[i].shape, &it[i].block);
+        bool whole = ckpt_block_is_whole(piece[i].shape, &it[i].block);
+        it[i].stored = it[i].block.flat_count || (whole && !empty_again(it, i));
     }
     qsort(it, (size_t) pieces, sizeof *it, by_width);
     SN_TRY(name_keys(it, pieces, arena));

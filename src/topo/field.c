@@ -134,7 +134,8 @@ void topo_quantity_add(sn_str *out, topo_unit unit, double value)
     char best[64] = "unknown", text[64];
     size_t shortest = SIZE_MAX;
     for (size_t i = 0; value > 0 && i < SN_COUNT(units); i++)
-        if (units[i].unit == unit && exact(text, value, &units[i]) && strlen(text) < shortest) {
+        if (units[i].unit == unit && (value >= units[i].factor || units[i].factor == 1) &&
+            exact(text, value, &units[i]) && strlen(text) < shortest) {
             shortest = strlen(text);
             memcpy(best, text, sizeof best);
         }
