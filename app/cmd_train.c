@@ -186,6 +186,7 @@ static sn_status run(session *s, const sn_args *args, int *ret_code)
     SN_TRY(sn_metrics_open(path, s->run.resumed, &s->collected.metrics));
     bool json = sn_args_get(args, "json") != NULL;
     s->collected.peak_flops = peak_of(s);
+    s->collected.cards_per_core = (double) s->plan->world / SN_MIN(sn_cores(), s->plan->world);
     s->collected.progress =
         sn_progress_create(style_of(args), json ? 1 : 2, sn_plain_output(), 0, s->spec.job.steps);
     if (!json) {
