@@ -7,7 +7,8 @@
 
 #include <stdio.h>
 
-static sn_topo *machine(int hosts, int cards)
+/* Slow cards (speed < 1) make work dear against communication: splits along the sequence pay. */
+static sn_topo *machine_of(int hosts, int cards, double speed)
 {
     sn_topo *t = sn_topo_create("machine");
     int sw = sn_topo_add_switch(t, "s");
@@ -23,10 +24,10 @@ static sn_topo *machine(int hosts, int cards)
                                  .kind = "cpu",
                                  .core = c,
                                  .share = 1,
-                                 .flops_f32 = 1e11,
-                                 .flops_bf16 = 1e11,
+                                 .flops_f32 = 1e11 * speed,
+                                 .flops_bf16 = 1e11 * speed,
                                  .memory_bytes = UINT64_C(1) << 30,
-                                 .memory_bytes_per_s = 1e10};
+                                 .memory_bytes_per_s = 1e10 * speed};
             int card = sn_topo_add_card(t, host, &like);
             sn_topo_add_link(t, t->host[host].vertex, t->card[card].vertex, 500, 1e10, "shm",
                              false);
@@ -35,6 +36,11 @@ static sn_topo *machine(int hosts, int cards)
         sn_topo_add_link(t, t->nic[nic].vertex, t->sw[sw].vertex, 10000, 1e9, "ethernet", false);
     }
     return t;
+}
+
+static sn_topo *machine(int hosts, int cards)
+{
+    return machine_of(hosts, cards, 1);
 }
 
 static sn_status build_gpt(void *ctx, sn_arena *arena, int64_t micro, double tokens, sn_graph **ret)

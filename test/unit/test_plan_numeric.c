@@ -223,6 +223,7 @@ static void set_hyper(const interp *w, int step)
 
 typedef struct result {
     double loss[STEPS], norm[STEPS];
+    double logit;    /* forward only: of the step's first sample */
     double checksum; /* of the parameters at the end, each element weighted by its place */
 } result;
 
@@ -277,6 +278,11 @@ static result train(const sn_plan_opts *opts, int64_t below)
             assert_memory_equal(scalars, interp_slot(&w, r, w.rank[r].p->scalars),
                                 2 * sizeof(float));
     }
+    for (int r = 0, tensor, stage, data; r < plan->world; r++) {
+        sn_plan_coords(plan, r, &tensor, &stage, &data);
+        if (w.rank[r].p->result >= 0 && data == 0)
+            res.logit = *(const float *) interp_slot(&w, r, w.rank[r].p->result);
+    }
     res.checksum = checksum(&w);
     interp_close(&w);
     sn_card_close(card);
@@ -323,9 +329,9 @@ static result one_card(const sn_plan_opts *base, int64_t below)
 
 /* ---- cases */
 
-static void gpt_splits(void **state)
+static void gpt_splits_on(double speed)
 {
-    sn_topo *t = machine(2, 4);
+    sn_topo *t = machine_of(2, 4, speed);
     sn_gpt gpt = {.layers = 2, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 20};
     sn_plan_opts base = {.topo = t,
                          .batch = 8,
@@ -346,6 +352,18 @@ static void gpt_splits(void **state)
     try_split(&base, "gpt", gpt.vocab, &one, 1, 8, 1, 8, 1e-5);
     try_split(&base, "gpt", gpt.vocab, &one, 1, 3, 2, 2, 1e-5);
     sn_topo_free(t);
+}
+
+static void gpt_splits(void **state)
+{
+    gpt_splits_on(1);
+}
+
+/* The same where norms and residuals are split along the sequence and their gains' gradients are
+ * partial sums. */
+static void gpt_splits_slow_cards(void **state)
+{
+    gpt_splits_on(1e-4);
 }
 
 static void odd_sizes(void **state)
@@ -392,7 +410,6 @@ static void other_model(void **state)
 
 static void random_models(void **state)
 {
-    sn_topo *t = machine(2, 4);
     sn_prng r = {.seed = 5};
     for (int i = 0; i < 24; i++) {
         random_model m = {.seed = (uint64_t) i + 100,
@@ -400,6 +417,7 @@ static void random_models(void **state)
                           .width = 8,
                           .vocab = 10 + sn_prng_below(&r, 3),
                           .tied = i % 4 == 3};
+        sn_topo *t = machine_of(2, 4, i % 3 == 0 ? 1e-4 : i % 3 == 1 ? 1e-2 : 1);
         sn_plan_opts base = {.topo = t,
                              .batch = 4,
                              .tokens_per_sample = m.sequence,
@@ -415,13 +433,59 @@ static void random_models(void **state)
         try_split(&base, seed, m.vocab, &one, 1, pipeline, 2, 2, 1e-5);
         try_split(&base, seed, m.vocab, &one, 2, SN_MIN(pipeline, 2), 2, 1, 1e-5);
         try_split(&base, seed, m.vocab, &one, 4, SN_MIN(pipeline, 2), 1, 2, 1e-5);
+        sn_topo_free(t);
     }
+}
+
+/* A forward-only program gives the loss of the first step, and logits, on every split. */
+static void forward_only(void **state)
+{
+    sn_topo *t = machine(2, 4);
+    sn_gpt gpt = {.layers = 2, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 20};
+    sn_plan_opts base = {.topo = t,
+                         .batch = 8,
+                         .tokens_per_sample = gpt.sequence,
+                         .precision = SN_F32,
+                         .build = build_gpt,
+                         .ctx = &gpt};
+    result one = one_card(&base, gpt.vocab);
+    double logits[2] = {0, 0};
+    for (int split = 0; split < 8; split++) {
+        sn_plan_opts o = base;
+        o.tensor = 1 + (split & 1);
+        o.pipeline = 1 + (split >> 1 & 1);
+        o.data = 1 + (split >> 2);
+        o.accumulation = 2;
+        o.forward_only = true;
+        result r = train(&o, gpt.vocab);
+        assert_true(fabs(r.loss[0] - one.loss[0]) <= 1e-5 * one.loss[0]);
+        logits[split > 0] = r.logit;
+        assert_true(split == 0 || fabs(logits[0] - logits[1]) <= 1e-5);
+    }
+    sn_topo_free(t);
+}
+
+/* More buckets in flight than coll has requests for. */
+static void many_buckets(void **state)
+{
+    sn_topo *t = machine(1, 4);
+    sn_gpt gpt = {.layers = 4, .hidden = 8, .heads = 2, .sequence = 4, .vocab = 8};
+    sn_plan_opts base = {.topo = t,
+                         .batch = 4,
+                         .tokens_per_sample = gpt.sequence,
+                         .precision = SN_F32,
+                         .bucket_bytes = 1,
+                         .build = build_gpt,
+                         .ctx = &gpt};
+    result one = one_card(&base, gpt.vocab);
+    try_split(&base, "buckets", gpt.vocab, &one, 1, 1, 4, 1, 1e-5);
+    try_split(&base, "buckets", gpt.vocab, &one, 2, 1, 2, 2, 1e-5);
     sn_topo_free(t);
 }
 
 static void bf16(void **state)
 {
-    sn_topo *t = machine(2, 4);
+    sn_topo *t = machine_of(2, 4, 1e-3);
     sn_gpt gpt = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 8, .vocab = 20};
     sn_plan_opts base = {.topo = t,
                          .batch = 8,
@@ -440,8 +504,10 @@ static void bf16(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_splits),    cmocka_unit_test(odd_sizes), cmocka_unit_test(other_model),
-        cmocka_unit_test(random_models), cmocka_unit_test(bf16),
+        cmocka_unit_test(gpt_splits),    cmocka_unit_test(gpt_splits_slow_cards),
+        cmocka_unit_test(odd_sizes),     cmocka_unit_test(other_model),
+        cmocka_unit_test(random_models), cmocka_unit_test(forward_only),
+        cmocka_unit_test(many_buckets),  cmocka_unit_test(bf16),
     };
     return sn_test_run(tests);
 }
