@@ -162,9 +162,10 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
                 s->run.ckpt_dir, args->words ? args->word[0] : "…", s->run.dir);
         return last_signal == SIGTERM ? 143 : SN_EXIT_INTERRUPTED;
     }
-    if (result->exit_code != SN_EXIT_OK)
-        fprintf(stderr, "supernode train: %s; logs are in %s\n", result->reason, s->run.dir);
-    return result->exit_code;
+    if (result->exit_code == SN_EXIT_OK)
+        return SN_EXIT_OK;
+    fprintf(stderr, "supernode train: %s; logs are in %s\n", result->reason, s->run.dir);
+    return sn_exit_code(result->status) == SN_EXIT_UNFIT ? SN_EXIT_UNFIT : SN_EXIT_FAILED;
 }
 
 static sn_progress_style style_of(const sn_args *args)

@@ -122,7 +122,7 @@ static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_me
 /* Steps that fell out of the rings are skipped: go on with the oldest that all still have. */
 static void skip_lost(sn_collector *c, sn_page *const *pages, int world)
 {
-    int64_t oldest = 0;
+    int64_t oldest = __atomic_load_n(&pages[0]->first_step, __ATOMIC_RELAXED);
     for (int r = 0; r < world; r++)
         oldest =
             SN_MAX(oldest, __atomic_load_n(&pages[r]->step, __ATOMIC_ACQUIRE) - SN_PAGE_RING + 1);

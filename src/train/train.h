@@ -54,9 +54,7 @@ typedef struct sn_job {
 double sn_job_lr(const sn_job *job,
                  int64_t step); /* of step 0, 1, …; step `steps`-1 gets lr_min (about) */
 
-/* ---- text
- * ----
- */
+/* ---- text ---- */
 typedef struct sn_text sn_text;
 /* A file, or a directory whose regular *.txt files are taken in name order. SN_EINVAL /
  * SN_ENOTFOUND / SN_EPERM with the absolute path: missing, empty, not readable, shorter than
@@ -75,13 +73,10 @@ uint64_t sn_text_fingerprint(const sn_text *t);
 sn_status sn_ngram_loss(const uint8_t *train, int64_t train_bytes, const uint8_t *held,
                         int64_t held_bytes, int order, double *ret_nats_per_byte);
 
-/* ---- plan of a job
- * ------------------------------------------------------------------------------------------- */
+/* ---- plan of a job ---- */
 sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan **ret);
 
-/* ---- executor
- * ----
- */
+/* ---- executor ---- */
 typedef struct sn_exec sn_exec;
 /* Prepares kernels, groups and memory for a program. Borrows plan and program. c may be NULL for a
  * world of one. */
@@ -89,13 +84,19 @@ sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card
                          sn_time deadline, sn_exec **ret);
 void sn_exec_free(sn_exec *e);
 void *sn_exec_slot(sn_exec *e, int slot);
-/* Run instructions [first, last) once. Fills time_ns (by kind). Failure: sentence with node or
- * operation. */
+/* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
+ * longer than from now to `deadline`, counted from its own start (so long computations in between
+ * do not use it up). Failure: sentence with node or operation. Allocates nothing. */
 sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
                       int64_t time_ns[SN_TIME_KINDS]);
+/* The forward part of a training program alone, all micro-batches: its scalars then hold the loss
+ * of what the inputs hold, on every rank; parameters and state stay as they are. Forward values
+ * depend on forward values only and keep their order, so their places are as safe as in the whole
+ * program.
+ */
+sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
 
-/* ---- a worker's whole life
- * ------------------------------------------------------------------------------------------ */
+/* ---- a worker's whole life ---- */
 typedef struct sn_train_opts {
     const sn_job *job;
     const sn_topo *topo;
@@ -121,8 +122,7 @@ typedef struct sn_train_result {
 sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_opts *opts,
                           sn_train_result *ret);
 
-/* ---- after training: one card, any checkpoint
- * ---------------------------------------------------------------------- */
+/* ---- after training: one card, any checkpoint ---- */
 /* Continue `prompt` by `bytes` bytes, temperature > 0; loads the newest checkpoint of dir onto one
  * card. */
 sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * exec — runs a program on this card: looks everything up once, then walks a flat list.
+ *
+ *   sn_instr  ──create──▶  action { kernel, pointers | call | peer }   ──run──▶  one after another
+ *
+ * While an operation is under way the transport is driven between kernels; a wait first asks, and
+ * only when it would really wait does the clock get read and the time go to another account. */
+#include "train/train.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/os.h"
+
+typedef struct action {
+    sn_instr_kind kind;
+    sn_time_kind account; /* of a kernel's or a wait's time */
+    bool forward;         /* evaluating runs it too */
+    int ticket;
+    sn_kernel *kernel;
+    const void *in[SN_OP_IN_MAX];
+    void *out[SN_OP_OUT_MAX];
+    sn_coll_group *group;
+    sn_coll_call call;
+    int peer;
+    uint32_t tag;
+    uint64_t bytes;
+} action;
+
+typedef struct ticket {
+    sn_time_kind account; /* of a wait for it */
+    bool forward;         /* its operation is part of the forward pass */
+} ticket;
+
+struct sn_exec {
+    const sn_plan *plan;
+    const sn_program *program;
+    sn_coll *coll;
+    void *own;             /* memory of a world of one; else coll's */
+    void **at;             /* [slots] */
+    action *actions;       /* [instrs] */
+    sn_coll_group **group; /* [groups], NULL: I am no member */
+    int groups;
+    sn_coll_req **req; /* [tickets], NULL: not under way */
+    ticket *ticket;    /* [tickets] */
+    int open;          /* tickets under way */
+};
+
+/* ---- words for failures ---- */
+
+static const char *slot_name(const sn_exec *e, int slot)
+{
+    const char *name = slot >= 0 ? e->program->slot[slot].name : NULL;
+    return name ? name : "?";
+}
+
+static sn_status failed(const sn_exec *e, int i, sn_status status)
+{
+    static const char *const phase[] = {"forward", "backward", "reduce", "optimizer", "gather"};
+    const sn_instr *n = &e->program->instr[i];
+    const char *node = n->node >= 0 ? e->plan->graph->node[n->node].name : NULL;
+    sn_str what = {0};
+    switch (n->kind) {
+    case SN_INSTR_KERNEL:
+        sn_str_printf(&what, "%s", sn_op_name(n->op));
+        break;
+    case SN_INSTR_COLL:
+        sn_str_printf(&what, "%s of %s", sn_coll_op_name(n->coll), slot_name(e, n->out[0]));
+        break;
+    case SN_INSTR_SEND:
+        sn_str_printf(&what, "send %s to rank %d", slot_name(e, n->in[0]), n->peer);
+        break;
+    case SN_INSTR_RECV:
+        sn_str_printf(&what, "receive %s from rank %d", slot_name(e, n->out[0]), n->peer);
+        break;
+    case SN_INSTR_WAIT:
+        sn_str_printf(&what, "wait for ticket %d", n->ticket);
+        break;
+    }
+    if (node)
+        sn_str_printf(&what, " (%s)", node);
+    if (n->micro >= 0)
+        sn_str_printf(&what, ", micro-batch %d", n->micro);
+    sn_fail_in(status, "%s %s", phase[n->phase], sn_str_get(&what));
+    sn_str_done(&what);
+    return status;
+}
+
+/* ---- setting up ---- */
+
+static sn_status get_memory(sn_exec *e, void **ret)
+{
+    uint64_t bytes = SN_MAX(e->program->memory_bytes, 64);
+    if (e->coll)
+        return sn_coll_alloc(e->coll, bytes, ret);
+    size_t align =
+        bytes >= (4u << 20) ? 2u << 20 : 64; /* large pages where the system gives them */
+    if (posix_memalign(&e->own, align, bytes))
+        return sn_fail(SN_ENOMEM, "no memory for a program of %llu bytes on one card",
+                       (unsigned long long) bytes);
+    memset(e->own, 0, bytes); /* touched here, not in the first step */
+    *ret = e->own;
+    return SN_OK;
+}
+
+static sn_status place_slots(sn_exec *e)
+{
+    void *base;
+    SN_TRY(get_memory(e, &base));
+    for (int i = 0; i < e->program->slots; i++)
+        e->at[i] = (char *) base + e->program->slot[i].offset;
+    return SN_OK;
+}
+
+static bool has(const sn_plan_group *g, int rank)
+{
+    for (int i = 0; i < g->members; i++)
+        if (g->rank[i] == rank)
+            return true;
+    return false;
+}
+
+static sn_status join_groups(sn_exec *e, sn_time deadline)
+{
+    const sn_plan *plan = e->plan;
+    e->groups = plan->groups;
+    e->group = sn_alloc((size_t) SN_MAX(1, plan->groups) * sizeof(*e->group));
+    for (int i = 0; e->coll && i < plan->groups; i++) {
+        const sn_plan_group *g = &plan->group[i];
+        if (has(g, e->program->rank))
+            SN_TRY(sn_coll_group_create(e->coll, g->name, g->rank, g->members, deadline,
+                                        &e->group[i]));
+    }
+    return SN_OK;
+}
+
+static sn_time_kind account_of(const sn_instr *n)
+{
+    return n->phase >= SN_PHASE_REDUCE ? SN_TIME_OPTIMIZER : SN_TIME_COMPUTE;
+}
+
+static sn_status prepare_kernel(sn_exec *e, sn_card *card, const sn_instr *n, action *a)
+{
+    sn_kernel_spec spec = {
+        .op = n->op, .attr = n->attr, .ins = n->ins, .outs = n->outs, .accumulate = n->accumulate};
+    for (int k = 0; k < n->ins; k++) {
+        spec.in[k].absent = n->in[k] < 0;
+        if (n->in[k] < 0)
+            continue;
+        spec.in[k].dtype = e->program->slot[n->in[k]].dtype;
+        spec.in[k].shape = e->program->slot[n->in[k]].shape;
+        a->in[k] = e->at[n->in[k]];
+    }
+    for (int k = 0; k < n->outs; k++) {
+        spec.out[k].absent = n->out[k] < 0;
+        if (n->out[k] < 0)
+            continue;
+        spec.out[k].dtype = e->program->slot[n->out[k]].dtype;
+        spec.out[k].shape = e->program->slot[n->out[k]].shape;
+        a->out[k] = e->at[n->out[k]];
+    }
+    a->account = account_of(n);
+    return sn_card_prepare(card, &spec, &a->kernel);
+}
+
+static void *slot_at(const sn_exec *e, int slot)
+{
+    return slot >= 0 ? e->at[slot] : NULL;
+}
+
+static sn_status prepare_transfer(sn_exec *e, const sn_instr *n, action *a)
+{
+    if (!e->coll)
+        return sn_fail(SN_EINVAL, "a program of one card asks for a transfer");
+    a->ticket = n->ticket;
+    e->ticket[n->ticket] = (ticket){SN_TIME_PIPELINE, a->forward};
+    if (n->kind == SN_INSTR_COLL) {
+        if (e->plan->group[n->group].axis != SN_AXIS_PIPELINE)
+            e->ticket[n->ticket].account = SN_TIME_COLLECTIVE;
+        a->group = e->group[n->group];
+        if (!a->group)
+            return sn_fail(SN_EINVAL, "rank %d is no member of group %s", e->program->rank,
+                           e->plan->group[n->group].name);
+        a->call = (sn_coll_call){.op = n->coll,
+                                 .red = n->red,
+                                 .dtype = n->dtype,
+                                 .count = n->count,
+                                 .in = slot_at(e, n->in[0]),
+                                 .out = slot_at(e, n->out[0]),
+                                 .priority = n->priority};
+        return SN_OK;
+    }
+    int slot = n->kind == SN_INSTR_SEND ? n->in[0] : n->out[0];
+    a->out[0] = slot_at(e, slot);
+    a->bytes = n->count > 0 ? (uint64_t) n->count * sn_dtype_bytes(n->dtype)
+                            : e->program->slot[slot].bytes;
+    a->peer = n->peer;
+    a->tag = n->tag;
+    return SN_OK;
+}
+
+/* Is this part of computing the loss alone? What comes from a forward node, the clearing of the
+ * scalars before, and their sum over the job after. */
+static bool is_forward(const sn_exec *e, const sn_instr *n)
+{
+    int scalars = e->program->scalars;
+    if (n->node >= 0)
+        return !e->plan->graph->node[n->node].backward;
+    return scalars >= 0 && n->outs > 0 && n->out[0] == scalars;
+}
+
+static sn_status prepare(sn_exec *e, sn_card *card)
+{
+    for (int i = 0; i < e->program->instrs; i++) {
+        const sn_instr *n = &e->program->instr[i];
+        action *a = &e->actions[i];
+        a->kind = n->kind;
+        a->forward = is_forward(e, n);
+        sn_status status = SN_OK;
+        if (n->kind == SN_INSTR_KERNEL) {
+            status = prepare_kernel(e, card, n, a);
+        } else if (n->kind == SN_INSTR_WAIT) {
+            a->ticket = n->ticket;
+            a->account = e->ticket[n->ticket].account;
+            a->forward = e->ticket[n->ticket].forward;
+        } else {
+            status = prepare_transfer(e, n, a);
+        }
+        if (status < 0)
+            return failed(e, i, status);
+    }
+    return SN_OK;
+}
+
+sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card *card, sn_coll *c,
+                         sn_time deadline, sn_exec **ret)
+{
+    sn_exec *e = sn_alloc(sizeof(*e));
+    e->plan = plan;
+    e->program = program;
+    e->coll = c;
+    e->at = sn_alloc((size_t) SN_MAX(1, program->slots) * sizeof(*e->at));
+    e->actions = sn_alloc((size_t) SN_MAX(1, program->instrs) * sizeof(*e->actions));
+    e->req = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->req));
+    e->ticket = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->ticket));
+    sn_status status = place_slots(e);
+    if (status >= 0)
+        status = join_groups(e, deadline);
+    if (status >= 0)
+        status = prepare(e, card);
+    if (status < 0) {
+        sn_exec_free(e);
+        return status;
+    }
+    *ret = e;
+    return SN_OK;
+}
+
+void sn_exec_free(sn_exec *e)
+{
+    if (!e)
+        return;
+    for (int i = 0; e->group && i < e->groups; i++)
+        if (e->group[i])
+            sn_coll_group_free(e->group[i]);
+    free(e->group);
+    free(e->ticket);
+    free(e->own);
+    free(e->at);
+    free(e->actions);
+    free(e->req);
+    free(e);
+}
+
+void *sn_exec_slot(sn_exec *e, int slot)
+{
+    return slot_at(e, slot);
+}
+
+/* ---- running ---- */
+
+typedef struct meter { /* whose time it is */
+    int64_t *time_ns;
+    sn_time_kind account;
+    sn_time since;
+} meter;
+
+static void switch_to(meter *m, sn_time_kind account)
+{
+    if (m->account == account)
+        return;
+    sn_time now = sn_now();
+    m->time_ns[m->account] += now - m->since;
+    m->since = now;
+    m->account = account;
+}
+
+static sn_status post(sn_exec *e, const action *a, sn_time deadline, sn_coll_req **ret)
+{
+    if (a->kind == SN_INSTR_COLL)
+        return sn_coll_post(a->group, &a->call, deadline, ret);
+    if (a->kind == SN_INSTR_SEND)
+        return sn_coll_send(e->coll, a->peer, a->tag, a->out[0], a->bytes, deadline, ret);
+    return sn_coll_recv(e->coll, a->peer, a->tag, a->out[0], a->bytes, deadline, ret);
+}
+
+/* Give back the requests that are done: the pool behind `post` is finite. */
+static sn_status reap(sn_exec *e)
+{
+    for (int t = 0; t < e->program->tickets; t++) {
+        if (!e->req[t])
+            continue;
+        sn_status status = sn_coll_test(e->req[t]);
+        if (status == SN_PENDING)
+            continue;
+        e->req[t] = NULL;
+        e->open--;
+        if (status < 0)
+            return status;
+    }
+    return SN_OK;
+}
+
+static sn_status start(sn_exec *e, const action *a, sn_time patience)
+{
+    sn_time deadline = sn_now() + patience;
+    sn_coll_req *req = NULL;
+    sn_status status;
+    while ((status = post(e, a, deadline, &req)) == SN_AGAIN) {
+        SN_TRY(reap(e));
+        sn_coll_progress(e->coll);
+        if (sn_now() > deadline)
+            return sn_fail(SN_ETIME, "no request came free");
+    }
+    SN_TRY(status);
+    e->req[a->ticket] = req;
+    e->open++;
+    return SN_OK;
+}
+
+static sn_status finish(sn_exec *e, const action *a, meter *m)
+{
+    sn_coll_req *req = e->req[a->ticket];
+    if (!req)
+        return SN_OK; /* reaped earlier */
+    sn_status status = sn_coll_test(req);
+    if (status == SN_PENDING) {
+        switch_to(m, a->account);
+        status = sn_coll_wait(req);
+    }
+    e->req[a->ticket] = NULL;
+    e->open--;
+    return status;
+}
+
+static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time deadline,
+                     int64_t time_ns[SN_TIME_KINDS])
+{
+    meter m = {.time_ns = time_ns, .account = SN_TIME_OTHER, .since = sn_now()};
+    sn_time patience = SN_MAX(0, deadline - m.since);
+    sn_status status = SN_OK;
+    int i = first;
+    for (; i < last && status >= 0; i++) {
+        const action *a = &e->actions[i];
+        if (forward_only && !a->forward)
+            continue;
+        if (a->kind == SN_INSTR_KERNEL) {
+            switch_to(&m, a->account);
+            status = sn_kernel_run(a->kernel, a->in, a->out);
+            if (e->open > 0)
+                sn_coll_progress(e->coll);
+        } else if (a->kind == SN_INSTR_WAIT) {
+            status = finish(e, a, &m);
+        } else {
+            status = start(e, a, patience);
+        }
+    }
+    time_ns[m.account] += sn_now() - m.since;
+    return status < 0 ? failed(e, i - 1, status) : SN_OK;
+}
+
+sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
+                      int64_t time_ns[SN_TIME_KINDS])
+{
+    return run(e, first, last, false, deadline, time_ns);
+}
+
+sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS])
+{
+    return run(e, 0, e->program->instrs, true, deadline, time_ns);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * generate — goes on with a prompt on one card, a byte at a time.
+ *
+ *   [ … the last `sequence` bytes … ] → forward → logits at the last byte → softmax(/temperature)
+ *   → draw → append
+ *
+ * While the text is shorter than a sequence it stands at the front, followed by bytes that causal
+ * attention never lets it see. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/os.h"
+#include "train/parts.h"
+
+typedef struct writer {
+    const sn_job *job;
+    sn_topo *topo;
+    sn_plan *plan;
+    sn_program *program;
+    sn_card *card;
+    sn_exec *exec;
+    int32_t *ids;       /* [sequence][1] */
+    const void *logits; /* [sequence][1][vocab] */
+    sn_dtype dtype;
+} writer;
+
+static sn_topo *one_card(const char *kind)
+{
+    sn_topo *topo = sn_topo_create("one card");
+    int host = sn_topo_add_host(topo, "here", 1, sn_memory_available());
+    sn_topo_card card = {.name = "here/c0",
+                         .kind = kind,
+                         .core = 0,
+                         .numa_node = -1,
+                         .share = 1,
+                         .flops_f32 = 1e11,
+                         .flops_bf16 = 1e11,
+                         .memory_bytes = sn_memory_available(),
+                         .memory_bytes_per_s = 1e10};
+    int c = sn_topo_add_card(topo, host, &card);
+    sn_topo_add_link(topo, topo->host[host].vertex, topo->card[c].vertex, 100, 1e10, "shm", false);
+    return topo;
+}
+
+static sn_status find_ends(writer *g)
+{
+    train_feed feed;
+    sn_arena *arena = sn_arena_create();
+    sn_status status = train_feed_init(g->plan, g->program, g->exec, arena, &feed);
+    for (int i = 0; status >= 0 && i < feed.inputs; i++) {
+        train_input *in = &feed.input[i];
+        if (in->targets)
+            for (int64_t t = 0; t < feed.sequence; t++)
+                in->at[t] = -1; /* nothing to be scored */
+        else
+            g->ids = in->at;
+    }
+    sn_arena_free(arena);
+    SN_TRY(status);
+    int result = g->program->result;
+    if (!g->ids || result < 0)
+        return sn_fail(SN_ENOTSUP, "the program of this model has no text input or no logits");
+    g->logits = sn_exec_slot(g->exec, result);
+    g->dtype = g->program->slot[result].dtype;
+    return SN_OK;
+}
+
+static sn_status open_writer(writer *g, const sn_job *job)
+{
+    g->job = job;
+    g->topo = one_card(job->card_kind);
+    SN_TRY(train_plan_one_card(job, g->topo, &g->plan));
+    SN_TRY(sn_plan_program(g->plan, 0, &g->program));
+    SN_TRY(sn_card_open(job->card_kind, &(sn_card_opts){.threads = 1}, &g->card));
+    SN_TRY(sn_exec_create(g->plan, g->program, g->card, NULL, 0, &g->exec));
+    return find_ends(g);
+}
+
+static void close_writer(writer *g)
+{
+    sn_exec_free(g->exec);
+    sn_card_close(g->card);
+    sn_program_free(g->program);
+    sn_plan_free(g->plan);
+    sn_topo_free(g->topo);
+}
+
+/* ---- parameters: masters from the file, working parameters from the masters ---- */
+
+static sn_status load_masters(const writer *g, const sn_ckpt *c)
+{
+    train_meta meta;
+    SN_TRY(train_meta_read(sn_ckpt_meta(c), g->job, 0, &meta, NULL));
+    sn_arena *arena = sn_arena_create();
+    sn_piece *piece;
+    int n = train_state_pieces(g->plan, g->program, g->exec, false, arena, &piece);
+    sn_status status = sn_ckpt_load(c, piece, n);
+    sn_arena_free(arena);
+    return status;
+}
+
+static sn_status load_params(const writer *g, const char *dir)
+{
+    sn_ckpt *c;
+    SN_TRY(sn_ckpt_find(dir, NULL, &c));
+    sn_status status = load_masters(g, c);
+    sn_ckpt_close(c);
+    SN_TRY(status);
+    int64_t time_ns[SN_TIME_KINDS] = {0};
+    return sn_exec_run(g->exec, g->program->gather_first, g->program->instrs,
+                       sn_now() + 30 * SN_SEC, time_ns);
+}
+
+/* ---- drawing ---- */
+
+static double logit(const writer *g, int64_t position, int64_t v)
+{
+    int64_t at = position * g->job->gpt.vocab + v;
+    return g->dtype == SN_F32 ? (double) ((const float *) g->logits)[at]
+                              : (double) sn_bf16_to_f32(((const uint16_t *) g->logits)[at]);
+}
+
+static uint8_t draw(const writer *g, int64_t position, double temperature, double uniform)
+{
+    double weight[256], sum = 0, top = -INFINITY;
+    int64_t n = SN_MIN(256, g->job->gpt.vocab);
+    for (int64_t v = 0; v < n; v++)
+        top = fmax(top, logit(g, position, v));
+    for (int64_t v = 0; v < n; v++)
+        sum += weight[v] = exp((logit(g, position, v) - top) / temperature);
+    double left = uniform * sum;
+    for (int64_t v = 0; v < n; v++)
+        if ((left -= weight[v]) < 0)
+            return (uint8_t) v;
+    return (uint8_t) (n - 1);
+}
+
+static sn_status next(writer *g, const sn_str *text, double temperature, double uniform,
+                      uint8_t *ret)
+{
+    int64_t sequence = g->job->gpt.sequence, seen = SN_MIN(sequence, (int64_t) text->len);
+    const uint8_t *tail = (const uint8_t *) text->data + text->len - seen;
+    for (int64_t t = 0; t < sequence; t++)
+        g->ids[t] = t < seen ? tail[t] : 0;
+    int64_t time_ns[SN_TIME_KINDS] = {0};
+    SN_TRY(sn_exec_run(g->exec, 0, g->program->gather_first, sn_now() + 30 * SN_SEC, time_ns));
+    *ret = draw(g, seen - 1, temperature, uniform);
+    return SN_OK;
+}
+
+sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,
+                            int64_t bytes, double temperature, uint64_t seed, sn_str *out)
+{
+    if (!(temperature > 0))
+        return sn_fail(SN_EINVAL, "temperature %g is not above 0", temperature);
+    writer g = {0};
+    sn_str text = {0};
+    sn_str_add(&text, prompt && prompt[0] ? prompt : "\n"); /* a text has to start with something */
+    sn_status status = open_writer(&g, job);
+    if (status >= 0)
+        status = load_params(&g, ckpt_dir);
+    for (int64_t i = 0; status >= 0 && i < bytes; i++) {
+        uint8_t byte;
+        status = next(&g, &text, temperature, sn_hash_uniform(seed, 0, (uint64_t) i), &byte);
+        if (status >= 0)
+            sn_str_add_n(&text, (const char *) &byte, 1);
+    }
+    if (status >= 0)
+        sn_str_add_n(out, sn_str_get(&text), text.len);
+    sn_str_done(&text);
+    close_writer(&g);
+    return status < 0 ? sn_fail_in(status, "generating from %s", ckpt_dir) : SN_OK;
+}

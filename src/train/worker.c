@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * worker — a worker's whole life: opens everything in order, trains, closes in reverse.
+ *
+ *   join (net) ─ plan ─ agree ─ memory (coll) ─ kernels (exec) ─ state (drawn or loaded) ─ loop
+ *
+ * Every rank plans for itself from the same inputs; before memory is shared the ranks compare what
+ * they came to, so that a differing job file, text or build is named instead of going wrong later.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/os.h"
+#include "train/parts.h"
+
+void train_warn(train_worker *w, const char *what)
+{
+    char text[sizeof(w->page->error)];
+    snprintf(text, sizeof(text), "%s: %.400s", what, sn_errmsg());
+    if (w->rank == 0)
+        sn_log(SN_LOG_WARN, "%s", text);
+    memcpy(w->page->error, text, sizeof(text));
+}
+
+/* ---- joining ---- */
+
+static sn_status join(train_worker *w, const sn_net_opts *net)
+{
+    w->rank = sn_boot_rank(w->boot);
+    w->world = sn_boot_world(w->boot);
+    w->page = net && net->page ? net->page : &w->own_page;
+    sn_page_set_state(w->page, SN_WORKER_JOINING);
+    if (w->opts->core >= 0)
+        SN_TRY(sn_bind_core(w->opts->core));
+    return w->world > 1 ? sn_net_open(w->boot, net, &w->net) : SN_OK;
+}
+
+static sn_status read_text(train_worker *w)
+{
+    return sn_text_open(w->job->data, w->job->held_out, w->job->gpt.sequence, &w->text);
+}
+
+static sn_status make_plan(train_worker *w)
+{
+    SN_TRY(sn_job_plan(w->job, w->opts->topo, w->world, &w->plan));
+    if (w->plan->world != w->world)
+        return sn_fail(SN_EFIT,
+                       "%d workers were started, the plan is for %d cards (tensor %d × "
+                       "pipeline %d × data %d)",
+                       w->world, w->plan->world, w->plan->tensor, w->plan->pipeline, w->plan->data);
+    return sn_plan_program(w->plan, w->rank, &w->program);
+}
+
+/* ---- agreeing ---- */
+
+typedef struct claim {
+    uint64_t plan, numbers, text;
+    double link_latency_ns, link_bytes_per_s;
+} claim;
+
+static uint64_t hash_plan(const train_worker *w)
+{
+    sn_str s = {0};
+    sn_plan_print(w->plan, &s);
+    uint64_t h = sn_hash_bytes(sn_str_get(&s), s.len);
+    sn_str_done(&s);
+    return h;
+}
+
+static uint64_t hash_numbers(const sn_job *job)
+{
+    sn_str s = {0};
+    train_meta_write(job, 0, &(train_meta){0}, &s);
+    sn_str_printf(&s, "%lld %lld %lld %g %g %g %g %g %g %lld %lld %g",
+                  (long long) job->accumulation, (long long) job->checkpoint.every,
+                  (long long) job->optimizer.warmup, job->optimizer.lr_min, job->optimizer.beta1,
+                  job->optimizer.beta2, job->optimizer.eps, job->optimizer.weight_decay,
+                  job->optimizer.clip, (long long) job->eval_every, (long long) job->eval_samples,
+                  job->held_out);
+    uint64_t h = sn_hash_bytes(sn_str_get(&s), s.len);
+    sn_str_done(&s);
+    return h;
+}
+
+static sn_status differ(const train_worker *w, int rank, const char *what)
+{
+    return sn_fail(SN_EMISMATCH,
+                   "rank %d (%s) and rank 0 (%s) %s: start every worker with the same job, data "
+                   "and build",
+                   rank, sn_net_host_name(w->net, rank), sn_net_host_name(w->net, 0), what);
+}
+
+static sn_status agree(train_worker *w)
+{
+    if (!w->net)
+        return SN_OK;
+    claim mine = {.plan = hash_plan(w),
+                  .numbers = hash_numbers(w->job),
+                  .text = sn_text_fingerprint(w->text),
+                  .link_latency_ns = w->result.link_latency_ns,
+                  .link_bytes_per_s = w->result.link_bytes_per_s};
+    claim *all = sn_alloc((size_t) w->world * sizeof(*all));
+    int *everyone = SN_NEW_N(w->arena, int, w->world);
+    for (int r = 0; r < w->world; r++)
+        everyone[r] = r;
+    sn_status status =
+        sn_net_gather(w->net, everyone, w->world, &mine, sizeof(mine), train_deadline(w), all);
+    for (int r = 1; r < w->world && status >= 0; r++) {
+        if (all[r].text != all[0].text)
+            status = differ(w, r, "read different texts");
+        else if (all[r].numbers != all[0].numbers)
+            status = differ(w, r, "have different job numbers");
+        else if (all[r].plan != all[0].plan)
+            status = differ(w, r, "planned differently");
+    }
+    if (status >= 0) {
+        w->result.link_latency_ns = all[0].link_latency_ns;
+        w->result.link_bytes_per_s = all[0].link_bytes_per_s;
+    }
+    free(all);
+    return status;
+}
+
+/* ---- the link between hosts, measured by the first rank of each of the first two ---- */
+
+static int first_rank_of_host(const train_worker *w, int host)
+{
+    for (int r = 0; r < w->world; r++)
+        if (sn_net_host_index(w->net, r) == host)
+            return r;
+    return -1;
+}
+
+static void write_links(const train_worker *w, int peer)
+{
+    sn_str path = {0}, json = {0};
+    sn_str_printf(&path, "%s/links.json", w->opts->run_dir);
+    sn_str_printf(&json,
+                  "[{\"from\": \"%s\", \"to\": \"%s\", \"latency_ns\": %.0f, \"bytes_per_s\": "
+                  "%.0f}]\n",
+                  sn_net_host_name(w->net, 0), sn_net_host_name(w->net, peer),
+                  w->result.link_latency_ns, w->result.link_bytes_per_s);
+    if (sn_file_write(sn_str_get(&path), sn_str_get(&json), json.len) < 0)
+        sn_log(SN_LOG_WARN, "%s, going on without that file", sn_errmsg());
+    sn_str_done(&path);
+    sn_str_done(&json);
+}
+
+static sn_status measure_link(train_worker *w)
+{
+    if (!w->net || sn_net_hosts(w->net) < 2)
+        return SN_OK;
+    int a = first_rank_of_host(w, 0), b = first_rank_of_host(w, 1);
+    if (w->rank != a && w->rank != b)
+        return SN_OK;
+    SN_TRY(sn_net_measure(w->net, w->rank == a ? b : a, train_deadline(w),
+                          &w->result.link_latency_ns, &w->result.link_bytes_per_s));
+    if (w->rank == 0 && w->opts->run_dir)
+        write_links(w, b);
+    return SN_OK;
+}
+
+/* ---- memory, kernels, state ---- */
+
+static sn_status open_coll(train_worker *w)
+{
+    if (!w->net) {
+        w->vote = SN_NEW_N(w->arena, float, 32);
+        w->tally = w->vote + 16;
+        return SN_OK;
+    }
+    sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + 65536,
+                         .topo = w->opts->topo,
+                         .deadline = train_deadline(w)};
+    SN_TRY(sn_coll_open(w->net, &opts, &w->coll));
+    int *everyone = SN_NEW_N(w->arena, int, w->world);
+    for (int r = 0; r < w->world; r++)
+        everyone[r] = r;
+    SN_TRY(sn_coll_group_create(w->coll, "job", everyone, w->world, train_deadline(w), &w->all));
+    void *votes;
+    SN_TRY(sn_coll_alloc(w->coll, 128, &votes));
+    w->vote = votes;
+    w->tally = w->vote + 16;
+    return SN_OK;
+}
+
+static double peak_flops(const train_worker *w)
+{
+    double sum = 0;
+    for (int r = 0; r < w->world && r < w->opts->topo->cards; r++) {
+        const sn_topo_card *c = &w->opts->topo->card[r];
+        sum += c->share * (w->job->precision == SN_BF16 ? c->flops_bf16 : c->flops_f32);
+    }
+    return sum;
+}
+
+static sn_status make_executor(train_worker *w)
+{
+    SN_TRY(sn_card_open(w->job->card_kind, &(sn_card_opts){.threads = 1}, &w->card));
+    SN_TRY(sn_exec_create(w->plan, w->program, w->card, w->coll, train_deadline(w), &w->exec));
+    SN_TRY(train_feed_init(w->plan, w->program, w->exec, w->arena, &w->feed));
+    w->window = SN_NEW_N(w->arena, int64_t, w->job->batch);
+    w->saves = train_state_pieces(w->plan, w->program, w->exec, true, w->arena, &w->save);
+    w->loads = train_state_pieces(w->plan, w->program, w->exec, false, w->arena, &w->load);
+    w->peak_flops = peak_flops(w);
+    return SN_OK;
+}
+
+static sn_status fill_state(train_worker *w)
+{
+    train_state_init(w->plan, w->program, w->exec, w->job->seed);
+    if (w->opts->resume)
+        SN_TRY(train_restore(w));
+    w->result.first_step = w->result.steps = w->at.step;
+    __atomic_store_n(&w->page->first_step, w->at.step, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->page->step, w->at.step, __ATOMIC_RELEASE);
+    int64_t time_ns[SN_TIME_KINDS] = {0};
+    sn_status status = sn_exec_run(w->exec, w->program->gather_first, w->program->instrs,
+                                   train_deadline(w), time_ns);
+    return status < 0 ? sn_fail_in(status, "before step %lld", (long long) w->at.step) : SN_OK;
+}
+
+static sn_status open_metrics(train_worker *w)
+{
+    if (!w->opts->rank0_metrics || w->rank != 0 || !w->opts->run_dir)
+        return SN_OK;
+    sn_str path = {0};
+    sn_str_printf(&path, "%s/metrics.jsonl", w->opts->run_dir);
+    sn_status status = sn_metrics_open(sn_str_get(&path), w->at.step > 0, &w->metrics);
+    sn_str_done(&path);
+    return status;
+}
+
+static const char *checkpoint_dir(train_worker *w)
+{
+    if (w->job->checkpoint.dir)
+        return w->job->checkpoint.dir;
+    return sn_arena_printf(w->arena, "%s/checkpoints", w->opts->run_dir ? w->opts->run_dir : ".");
+}
+
+/* Everything up to the first step. What was opened stays open for train_worker_close. */
+sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *net,
+                            const sn_train_opts *opts)
+{
+    *w = (train_worker){.opts = opts, .job = opts->job, .boot = boot, .saved_step = -1};
+    w->result.final_loss = w->result.train_loss = NAN;
+    w->arena = sn_arena_create();
+    w->ckpt_dir = checkpoint_dir(w);
+    SN_TRY(join(w, net));
+    SN_TRY(read_text(w));
+    SN_TRY(make_plan(w));
+    SN_TRY(measure_link(w));
+    SN_TRY(agree(w));
+    SN_TRY(open_coll(w));
+    SN_TRY(make_executor(w));
+    sn_page_set_state(w->page, SN_WORKER_READY);
+    SN_TRY(fill_state(w));
+    return open_metrics(w);
+}
+
+void train_worker_close(train_worker *w)
+{
+    sn_metrics_close(w->metrics);
+    sn_exec_free(w->exec);
+    sn_card_close(w->card);
+    if (w->all)
+        sn_coll_group_free(w->all);
+    sn_coll_close(w->coll);
+    sn_program_free(w->program);
+    sn_plan_free(w->plan);
+    sn_text_close(w->text);
+    sn_net_close(w->net);
+    sn_arena_free(w->arena);
+}
+
+sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_opts *opts,
+                          sn_train_result *ret)
+{
+    train_worker *w = sn_alloc(sizeof(*w));
+    sn_time began = sn_now();
+    sn_status status = train_worker_open(w, boot, net, opts);
+    if (status >= 0)
+        status = train_loop(w);
+    w->result.wall_ns = sn_now() - began;
+    if (status < 0)
+        sn_page_fail(w->page, status, sn_errmsg());
+    else
+        sn_page_set_state(w->page, SN_WORKER_DONE);
+    train_worker_close(w);
+    if (status >= 0)
+        *ret = w->result;
+    free(w);
+    return status;
+}

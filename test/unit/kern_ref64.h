@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The oracle once more, in double: what finite differences are taken of. */
+#ifndef SN_TEST_KERN_REF64_H
+#define SN_TEST_KERN_REF64_H
+
+#define SN_REF_REAL double
+#define REF(name) ref64_##name
+#define REF_IMPLS ref64_impls
+
+#include "kern/ref/ref.h"
+
+#include "kern/ref/attention.c"
+#include "kern/ref/elementwise.c"
+#include "kern/ref/embed.c"
+#include "kern/ref/linear.c"
+#include "kern/ref/move.c"
+#include "kern/ref/norm.c"
+#include "kern/ref/optimizer.c"
+#include "kern/ref/table.c"
+#include "kern/ref/xent.c"
+
+#endif

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The step loop asks for no memory: malloc and its like are counted here, in every library of the
+ * process, while steps run. */
+#include "unit/train_world.h"
+
+static int64_t asked; /* while counting */
+static bool counting;
+
+#ifndef __SANITIZE_ADDRESS__ /* which brings its own malloc: then nothing is counted */
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t n, size_t bytes);
+extern void *__libc_realloc(void *old, size_t bytes);
+
+void *malloc(size_t bytes)
+{
+    asked += counting;
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes)
+{
+    asked += counting;
+    return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *old, size_t bytes)
+{
+    asked += counting;
+    return __libc_realloc(old, bytes);
+}
+#endif
+
+static void count(world *w, const sn_step_metrics *row)
+{
+    counting = row->step >= 2 && row->step < STEPS - 3;
+    w->trigger = asked;
+}
+
+static void run(world *w, int t, int p, int d)
+{
+    world_split(w, t, p, d);
+    w->on_step = count;
+    world_run(w);
+    world_clear(world_dir);
+    assert_int_equal(w->rows, STEPS);
+    assert_int_equal(w->trigger, 0);
+}
+
+static void test_one_card(void **state)
+{
+    world *w = world_create();
+    run(w, 1, 1, 1);
+    world_free(w);
+}
+
+/* On one host: what UCX does inside for messages between hosts is its own. */
+static void test_many_cards(void **state)
+{
+    world *w = world_create();
+    w->one_host = true;
+    w->job.accumulation = 2;
+    run(w, 2, 2, 2);
+    w->job.precision = SN_BF16;
+    run(w, 2, 1, 2);
+    world_free(w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_one_card),
+        cmocka_unit_test(test_many_cards),
+    };
+    return cmocka_run_group_tests_name(__FILE__, tests, world_setup, world_teardown);
+}
