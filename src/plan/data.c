@@ -31,6 +31,17 @@ static int label_of(const plan_model *m, int n)
     return arriving(m, n);
 }
 
+/* Gradients are added up over the data axis: each must be a partial sum there. */
+static sn_status check_gradients(const plan_model *m)
+{
+    for (int v = 0; v < m->g->values && m->degree[PLAN_DATA] > 1; v++)
+        if (m->adds_to[v] >= 0 && m->form[PLAN_DATA][v] != FORM_SUM)
+            return sn_fail(SN_ENOTSUP,
+                           "the gradient of %s is not a sum over the samples: data must be 1",
+                           m->name[m->adds_to[v]]);
+    return SN_OK;
+}
+
 sn_status plan_data_propagate(plan_model *m)
 {
     const sn_graph *g = m->g;
@@ -56,5 +67,5 @@ sn_status plan_data_propagate(plan_model *m)
                 m->form[PLAN_DATA][node->out[o]] =
                     plan_leaves(&m->rule[n], label, o, g->value[node->out[o]].shape.rank);
     }
-    return SN_OK;
+    return check_gradients(m);
 }

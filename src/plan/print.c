@@ -151,14 +151,17 @@ void sn_program_print(const sn_plan *plan, const sn_program *p, sn_str *out)
                   s, d, sn_fmt_bytes(bytes, (double) p->memory_bytes), p->instrs);
     for (int i = 0; i < p->instrs; i++) {
         const sn_instr *in = &p->instr[i];
-        if ((int) in->phase != last || in->micro != micro) {
+        bool ahead = in->kind == SN_INSTR_RECV; /* posted for a later unit */
+        if (!ahead && ((int) in->phase != last || in->micro != micro)) {
             sn_str_printf(out, "%s", phase[in->phase]);
             if (in->micro >= 0)
                 sn_str_printf(out, " of micro-batch %d", in->micro);
             sn_str_add(out, "\n");
         }
-        last = (int) in->phase;
-        micro = in->micro;
+        if (!ahead) {
+            last = (int) in->phase;
+            micro = in->micro;
+        }
         sn_str_printf(out, "%5d  ", i);
         print_instr(plan, p, in, out);
         sn_str_add(out, "\n");

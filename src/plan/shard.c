@@ -144,24 +144,42 @@ static void fitting_degrees(const plan_model *m, int cards, sn_str *out)
         sn_str_printf(out, "%s%d", i == 0 ? "" : i == n - 1 ? " or " : ", ", fit[i]);
 }
 
-static sn_status cannot_split(const plan_model *m, int n, int cards)
+/* A live forward node without a choice: one with a label that has to be split if there is any, for
+ * users know that by its name. */
+static int stuck_node(const plan_model *m, int *ret_label)
+{
+    int id[CHOICES], found = -1;
+    *ret_label = -1;
+    for (int n = 0; n < m->g->nodes; n++) {
+        if (!m->live[n] || m->g->node[n].backward ||
+            choices_of(m, n, m->degree[PLAN_TENSOR], id) > 0)
+            continue;
+        if (found < 0)
+            found = n;
+        for (int l = 0; l < m->rule[n].labels; l++)
+            if (m->rule[n].label[l].must) {
+                *ret_label = l;
+                return n;
+            }
+    }
+    return found;
+}
+
+static sn_status cannot_split(const plan_model *m, int cards)
 {
     sn_str fit = {0};
     char shape[96];
-    int matrix = matrix_operand(m, n), degree = m->degree[PLAN_TENSOR];
-    const sn_shard_rule *rule = &m->rule[n];
+    int label, n = stuck_node(m, &label), degree = m->degree[PLAN_TENSOR];
     fitting_degrees(m, cards, &fit);
-    for (int l = 0; l < rule->labels; l++)
-        if (rule->label[l].must) {
-            sn_fail(SN_EFIT, "%s %lld cannot be split over tensor %d: tensor may be %s (%s)",
-                    rule->label[l].must, (long long) rule->label[l].size, degree, sn_str_get(&fit),
-                    m->g->node[n].name);
-            sn_str_done(&fit);
-            return SN_EFIT;
-        }
-    const sn_value *v = &m->g->value[m->g->node[n].in[matrix]];
-    sn_fail(SN_EFIT, "%s %s cannot be split over tensor %d: tensor may be %s", v->name,
-            sn_shape_text(shape, v->shape), degree, sn_str_get(&fit));
+    if (label >= 0) {
+        sn_fail(SN_EFIT, "%s %lld cannot be split over tensor %d: tensor may be %s (%s)",
+                m->rule[n].label[label].must, (long long) m->rule[n].label[label].size, degree,
+                sn_str_get(&fit), m->g->node[n].name);
+    } else {
+        const sn_value *v = &m->g->value[m->g->node[n].in[matrix_operand(m, n)]];
+        sn_fail(SN_EFIT, "%s %s cannot be split over tensor %d: tensor may be %s", v->name,
+                sn_shape_text(shape, v->shape), degree, sn_str_get(&fit));
+    }
     sn_str_done(&fit);
     return SN_EFIT;
 }
@@ -344,7 +362,7 @@ static sn_status make_variables(sharder *s, int cards)
             v->node = n;
             v->choices = choices_of(m, n, m->degree[PLAN_TENSOR], v->id);
             if (!v->choices)
-                return cannot_split(m, n, cards);
+                return cannot_split(m, cards);
             s->var_of[n] = s->variables++;
         }
     for (int n = 0; n < nodes; n++)

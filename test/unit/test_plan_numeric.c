@@ -5,84 +5,108 @@
 #include "kern/kern.h"
 #include "plan/plan.h"
 #include "unit/plan_interp.h"
+#include "unit/plan_models.h"
 #include "unit/sn_test.h"
 
 #include <math.h>
 
 #define STEPS 4
 
-/* ---- machines and models */
+/* ---- random graphs */
 
-static sn_topo *machine(int hosts, int cards)
+/* A random graph on [T, B, D]: linears, sums of any two earlier values, norms and gelus, now and
+ * then one weight twice; what nobody used is added up before the loss. */
+typedef struct random_model {
+    uint64_t seed;
+    int64_t sequence, width, vocab;
+    bool tied;
+} random_model;
+
+#define RANDOM_NODES 14
+
+static sn_status random_node(sn_graph *g, sn_prng *r, const random_model *m, int *pool, bool *used,
+                             int n)
 {
-    sn_topo *t = sn_topo_create("machine");
-    int sw = sn_topo_add_switch(t, "s");
-    for (int h = 0; h < hosts; h++) {
-        char name[48];
-        snprintf(name, sizeof name, "h%d", h);
-        int host = sn_topo_add_host(t, name, cards, UINT64_C(8) << 30);
-        snprintf(name, sizeof name, "h%d/nic", h);
-        int nic = sn_topo_add_nic(t, host, name, 1e9);
-        for (int c = 0; c < cards; c++) {
-            snprintf(name, sizeof name, "h%d/c%d", h, c);
-            sn_topo_card like = {.name = name,
-                                 .kind = "cpu",
-                                 .core = c,
-                                 .share = 1,
-                                 .flops_f32 = 1e11,
-                                 .flops_bf16 = 1e11,
-                                 .memory_bytes = UINT64_C(1) << 30,
-                                 .memory_bytes_per_s = 1e10};
-            int card = sn_topo_add_card(t, host, &like);
-            sn_topo_add_link(t, t->host[host].vertex, t->card[card].vertex, 500, 1e10, "shm",
-                             false);
-        }
-        sn_topo_add_link(t, t->host[host].vertex, t->nic[nic].vertex, 500, 1e10, "pcie", false);
-        sn_topo_add_link(t, t->nic[nic].vertex, t->sw[sw].vertex, 10000, 1e9, "ethernet", false);
+    int out[SN_OP_OUT_MAX], a = (int) sn_prng_below(r, n), b = (int) sn_prng_below(r, n);
+    int64_t d = m->width, f = 2 * d;
+    sn_attr one = {.i = {1}}, norm = {.f = {1e-5}};
+    const char *name = sn_arena_printf(g->arena, "n%d", n);
+    used[a] = true;
+    int w = m->tied ? sn_graph_find(g, "shared") : -1;
+    switch (sn_prng_below(r, 5)) {
+    case 0:
+        if (w < 0)
+            w = sn_graph_param(g, m->tied ? "shared" : sn_arena_printf(g->arena, "%s.w", name),
+                               SN_SHAPE(d, d), SN_INIT_NORMAL, 0.3, true);
+        SN_TRY(sn_graph_add(g, SN_OP_LINEAR, name, &one, (int[]){pool[a], w}, 2, out));
+        break;
+    case 1: {
+        int gain = sn_graph_param(g, sn_arena_printf(g->arena, "%s.g", name), SN_SHAPE(d),
+                                  SN_INIT_ONE, 0, false);
+        int bias = sn_graph_param(g, sn_arena_printf(g->arena, "%s.b", name), SN_SHAPE(d),
+                                  SN_INIT_ZERO, 0, false);
+        SN_TRY(
+            sn_graph_add(g, SN_OP_LAYER_NORM, name, &norm, (int[]){pool[a], gain, bias}, 3, out));
+        break;
     }
-    return t;
+    case 2: {
+        int up = sn_graph_param(g, sn_arena_printf(g->arena, "%s.up", name), SN_SHAPE(f, d),
+                                SN_INIT_NORMAL, 0.3, true);
+        int bias = sn_graph_param(g, sn_arena_printf(g->arena, "%s.bias", name), SN_SHAPE(f),
+                                  SN_INIT_ZERO, 0, false);
+        int down = sn_graph_param(g, sn_arena_printf(g->arena, "%s.down", name), SN_SHAPE(d, f),
+                                  SN_INIT_NORMAL, 0.3, true);
+        SN_TRY(sn_graph_add(g, SN_OP_LINEAR, name, &one, (int[]){pool[a], up}, 2, out));
+        SN_TRY(sn_graph_add(g, SN_OP_BIAS_GELU, name, NULL, (int[]){out[0], bias}, 2, out));
+        SN_TRY(sn_graph_add(g, SN_OP_LINEAR, name, &one, (int[]){out[0], down}, 2, out));
+        break;
+    }
+    case 3:
+        used[b] = true;
+        SN_TRY(sn_graph_add(g, SN_OP_RESIDUAL, name, NULL, (int[]){pool[a], pool[b]}, 2, out));
+        break;
+    default:
+        used[b] = true;
+        SN_TRY(sn_graph_add(g, SN_OP_ADD, name, NULL, (int[]){pool[a], pool[b]}, 2, out));
+        break;
+    }
+    pool[n] = out[0];
+    return SN_OK;
 }
 
-static sn_status build_gpt(void *ctx, sn_arena *arena, int64_t micro, double tokens, sn_graph **ret)
+static sn_status build_random(void *ctx, sn_arena *arena, int64_t micro, double tokens,
+                              sn_graph **ret)
 {
-    return sn_graph_gpt(arena, ctx, micro, tokens, ret);
-}
-
-/* Batch first, [B, D]: two hidden layers with a skip over both, cross-entropy over classes. */
-static sn_status build_mlp(void *ctx, sn_arena *arena, int64_t micro, double tokens, sn_graph **ret)
-{
-    const int64_t *size = ctx; /* vocabulary, width, hidden, classes */
-    sn_graph *g = sn_graph_create(arena, "mlp");
-    int out[SN_OP_OUT_MAX], x, h, y;
-    sn_attr one = {.i = {1}};
-    int ids = sn_graph_input(g, "ids", SN_I32, SN_SHAPE(micro), 0);
-    int targets = sn_graph_input(g, "targets", SN_I32, SN_SHAPE(micro), 0);
-    int table = sn_graph_param(g, "table", SN_SHAPE(size[0], size[1]), SN_INIT_NORMAL, 0.5, true);
-    SN_TRY(sn_graph_add(g, SN_OP_EMBEDDING, "embed", NULL, (int[]){table, ids}, 2, &x));
-    int first = x;
-    for (int layer = 0; layer < 3; layer++) {
-        char name[32];
-        snprintf(name, sizeof name, "w1.%d", layer);
-        int w1 = sn_graph_param(g, sn_arena_str(arena, name), SN_SHAPE(size[2], size[1]),
-                                SN_INIT_NORMAL, 0.3, true);
-        snprintf(name, sizeof name, "b1.%d", layer);
-        int b1 =
-            sn_graph_param(g, sn_arena_str(arena, name), SN_SHAPE(size[2]), SN_INIT_ZERO, 0, false);
-        snprintf(name, sizeof name, "w2.%d", layer);
-        int w2 = sn_graph_param(g, sn_arena_str(arena, name), SN_SHAPE(size[1], size[2]),
-                                SN_INIT_NORMAL, 0.3, true);
-        SN_TRY(sn_graph_add(g, SN_OP_LINEAR, "up", &one, (int[]){x, w1}, 2, &h));
-        SN_TRY(sn_graph_add(g, SN_OP_BIAS_GELU, "gelu", NULL, (int[]){h, b1}, 2, &h));
-        SN_TRY(sn_graph_add(g, SN_OP_LINEAR, "down", &one, (int[]){h, w2}, 2, &y));
-        SN_TRY(sn_graph_add(g, SN_OP_ADD, "skip", NULL, (int[]){y, layer == 2 ? first : x}, 2, &x));
-    }
-    int head = sn_graph_param(g, "head", SN_SHAPE(size[3], size[1]), SN_INIT_NORMAL, 0.3, true);
-    SN_TRY(sn_graph_add(g, SN_OP_LINEAR, "logits", &one, (int[]){x, head}, 2, &y));
-    SN_TRY(sn_graph_add(g, SN_OP_ROW_MAX, "max", NULL, &y, 1, &h));
-    SN_TRY(sn_graph_add(g, SN_OP_XENT_SUMS, "sums", NULL, (int[]){y, targets, h}, 3, &x));
-    sn_attr scale = {.f = {1 / tokens}};
-    SN_TRY(sn_graph_add(g, SN_OP_XENT_LOSS, "loss", &scale, (int[]){h, x, targets}, 3, out));
-    g->loss = out[0];
+    const random_model *m = ctx;
+    sn_prng r = {.seed = m->seed};
+    sn_graph *g = sn_graph_create(arena, "random");
+    sn_shape at = SN_SHAPE(m->sequence, micro);
+    int pool[RANDOM_NODES + 1], x, y, max, sums, loss;
+    bool used[RANDOM_NODES + 1] = {false};
+    int ids = sn_graph_input(g, "ids", SN_I32, at, 1);
+    int targets = sn_graph_input(g, "targets", SN_I32, at, 1);
+    int table = sn_graph_param(g, "table", SN_SHAPE(m->vocab, m->width), SN_INIT_NORMAL, 0.5, true);
+    int head = m->tied ? table
+                       : sn_graph_param(g, "head", SN_SHAPE(m->vocab, m->width), SN_INIT_NORMAL,
+                                        0.3, true);
+    sn_attr one = {.i = {1}}, norm = {.f = {1e-5}}, scale = {.f = {1 / tokens}};
+    SN_TRY(sn_graph_add(g, SN_OP_EMBEDDING, "embed", NULL, (int[]){table, ids}, 2, &pool[0]));
+    int n = 1;
+    for (; n < RANDOM_NODES; n++)
+        SN_TRY(random_node(g, &r, m, pool, used, n));
+    x = pool[n - 1];
+    for (int i = 0; i < n - 1; i++)
+        if (!used[i])
+            SN_TRY(sn_graph_add(g, SN_OP_ADD, "rest", NULL, (int[]){x, pool[i]}, 2, &x));
+    int gain = sn_graph_param(g, "last.g", SN_SHAPE(m->width), SN_INIT_ONE, 0, false);
+    int bias = sn_graph_param(g, "last.b", SN_SHAPE(m->width), SN_INIT_ZERO, 0, false);
+    int normed[3];
+    SN_TRY(sn_graph_add(g, SN_OP_LAYER_NORM, "last", &norm, (int[]){x, gain, bias}, 3, normed));
+    SN_TRY(sn_graph_add(g, SN_OP_LINEAR, "logits", &one, (int[]){normed[0], head}, 2, &y));
+    SN_TRY(sn_graph_add(g, SN_OP_ROW_MAX, "max", NULL, &y, 1, &max));
+    SN_TRY(sn_graph_add(g, SN_OP_XENT_SUMS, "sums", NULL, (int[]){y, targets, max}, 3, &sums));
+    SN_TRY(sn_graph_add(g, SN_OP_XENT_LOSS, "loss", &scale, (int[]){max, sums, targets}, 3, &loss));
+    g->loss = loss;
     *ret = g;
     return SN_OK;
 }
@@ -199,6 +223,7 @@ static void set_hyper(const interp *w, int step)
 
 typedef struct result {
     double loss[STEPS], norm[STEPS];
+    double logit;    /* forward only: of the step's first sample */
     double checksum; /* of the parameters at the end, each element weighted by its place */
 } result;
 
@@ -253,6 +278,11 @@ static result train(const sn_plan_opts *opts, int64_t below)
             assert_memory_equal(scalars, interp_slot(&w, r, w.rank[r].p->scalars),
                                 2 * sizeof(float));
     }
+    for (int r = 0, tensor, stage, data; r < plan->world; r++) {
+        sn_plan_coords(plan, r, &tensor, &stage, &data);
+        if (w.rank[r].p->result >= 0 && data == 0)
+            res.logit = *(const float *) interp_slot(&w, r, w.rank[r].p->result);
+    }
     res.checksum = checksum(&w);
     interp_close(&w);
     sn_card_close(card);
@@ -274,8 +304,8 @@ static void compare(const result *a, const result *b, double tolerance, const ch
         fail_msg("%s: parameters end at %.9g, one card's at %.9g", what, b->checksum, a->checksum);
 }
 
-static void try_split(const sn_plan_opts *base, int64_t below, const result *one, int t, int p,
-                      int d, int64_t accumulation, double tolerance)
+static void try_split(const sn_plan_opts *base, const char *model, int64_t below, const result *one,
+                      int t, int p, int d, int64_t accumulation, double tolerance)
 {
     char what[96];
     sn_plan_opts o = *base;
@@ -283,8 +313,8 @@ static void try_split(const sn_plan_opts *base, int64_t below, const result *one
     o.pipeline = p;
     o.data = d;
     o.accumulation = accumulation;
-    snprintf(what, sizeof what, "tensor %d pipeline %d data %d accumulation %d %s", t, p, d,
-             (int) accumulation, sn_dtype_name(o.precision));
+    snprintf(what, sizeof what, "%s: tensor %d pipeline %d data %d accumulation %d %s", model, t, p,
+             d, (int) accumulation, sn_dtype_name(o.precision));
     result r = train(&o, below);
     compare(one, &r, tolerance, what);
 }
@@ -299,9 +329,9 @@ static result one_card(const sn_plan_opts *base, int64_t below)
 
 /* ---- cases */
 
-static void gpt_splits(void **state)
+static void gpt_splits_on(double speed)
 {
-    sn_topo *t = machine(2, 4);
+    sn_topo *t = machine_of(2, 4, speed);
     sn_gpt gpt = {.layers = 2, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 20};
     sn_plan_opts base = {.topo = t,
                          .batch = 8,
@@ -314,14 +344,26 @@ static void gpt_splits(void **state)
     assert_true(one.loss[STEPS - 1] < one.loss[0] + 1 && one.norm[0] > 0.1);
     for (int split = 0; split < 8; split++)
         for (int accumulation = 1; accumulation <= 4; accumulation *= 2)
-            try_split(&base, gpt.vocab, &one, 1 + (split & 1), 1 + (split >> 1 & 1),
+            try_split(&base, "gpt", gpt.vocab, &one, 1 + (split & 1), 1 + (split >> 1 & 1),
                       1 + (split >> 2), accumulation, 1e-5);
-    try_split(&base, gpt.vocab, &one, 4, 1, 1, 2, 1e-5);
-    try_split(&base, gpt.vocab, &one, 4, 2, 1, 4, 1e-5);
-    try_split(&base, gpt.vocab, &one, 1, 4, 1, 4, 1e-5);
-    try_split(&base, gpt.vocab, &one, 1, 8, 1, 8, 1e-5);
-    try_split(&base, gpt.vocab, &one, 1, 3, 2, 2, 1e-5);
+    try_split(&base, "gpt", gpt.vocab, &one, 4, 1, 1, 2, 1e-5);
+    try_split(&base, "gpt", gpt.vocab, &one, 4, 2, 1, 4, 1e-5);
+    try_split(&base, "gpt", gpt.vocab, &one, 1, 4, 1, 4, 1e-5);
+    try_split(&base, "gpt", gpt.vocab, &one, 1, 8, 1, 8, 1e-5);
+    try_split(&base, "gpt", gpt.vocab, &one, 1, 3, 2, 2, 1e-5);
     sn_topo_free(t);
+}
+
+static void gpt_splits(void **state)
+{
+    gpt_splits_on(1);
+}
+
+/* The same where norms and residuals are split along the sequence and their gains' gradients are
+ * partial sums. */
+static void gpt_splits_slow_cards(void **state)
+{
+    gpt_splits_on(1e-4);
 }
 
 static void odd_sizes(void **state)
@@ -336,11 +378,11 @@ static void odd_sizes(void **state)
                          .build = build_gpt,
                          .ctx = &gpt};
     result one = one_card(&base, gpt.vocab);
-    try_split(&base, gpt.vocab, &one, 2, 1, 1, 1, 1e-5);
-    try_split(&base, gpt.vocab, &one, 2, 3, 1, 3, 1e-5);
-    try_split(&base, gpt.vocab, &one, 3, 1, 3, 3, 1e-5);
-    try_split(&base, gpt.vocab, &one, 1, 3, 3, 3, 1e-5);
-    try_split(&base, gpt.vocab, &one, 6, 1, 1, 1, 1e-5);
+    try_split(&base, "odd gpt", gpt.vocab, &one, 2, 1, 1, 1, 1e-5);
+    try_split(&base, "odd gpt", gpt.vocab, &one, 2, 3, 1, 3, 1e-5);
+    try_split(&base, "odd gpt", gpt.vocab, &one, 3, 1, 3, 3, 1e-5);
+    try_split(&base, "odd gpt", gpt.vocab, &one, 1, 3, 3, 3, 1e-5);
+    try_split(&base, "odd gpt", gpt.vocab, &one, 6, 1, 1, 1, 1e-5);
     sn_topo_free(t);
 }
 
@@ -357,17 +399,93 @@ static void other_model(void **state)
                          .ctx = size};
     result one = one_card(&base, 6);
     for (int split = 0; split < 8; split++)
-        try_split(&base, 6, &one, 1 + (split & 1), 1 + (split >> 1 & 1), 1 + (split >> 2), 2, 1e-5);
-    try_split(&base, 6, &one, 1, 4, 2, 4, 1e-5);
-    try_split(&base, 6, &one, 2, 4, 1, 4, 1e-5);
-    try_split(&base, 6, &one, 1, 5, 1, 3 - 1, 1e-5);
-    try_split(&base, 6, &one, 4, 1, 2, 1, 1e-5);
+        try_split(&base, "mlp", 6, &one, 1 + (split & 1), 1 + (split >> 1 & 1), 1 + (split >> 2), 2,
+                  1e-5);
+    try_split(&base, "mlp", 6, &one, 1, 4, 2, 4, 1e-5);
+    try_split(&base, "mlp", 6, &one, 2, 4, 1, 4, 1e-5);
+    try_split(&base, "mlp", 6, &one, 1, 5, 1, 3 - 1, 1e-5);
+    try_split(&base, "mlp", 6, &one, 4, 1, 2, 1, 1e-5);
+    sn_topo_free(t);
+}
+
+static void random_models(void **state)
+{
+    sn_prng r = {.seed = 5};
+    for (int i = 0; i < 24; i++) {
+        random_model m = {.seed = (uint64_t) i + 100,
+                          .sequence = 3 + sn_prng_below(&r, 3),
+                          .width = 8,
+                          .vocab = 10 + sn_prng_below(&r, 3),
+                          .tied = i % 4 == 3};
+        sn_topo *t = machine_of(2, 4, i % 3 == 0 ? 1e-4 : i % 3 == 1 ? 1e-2 : 1);
+        sn_plan_opts base = {.topo = t,
+                             .batch = 4,
+                             .tokens_per_sample = m.sequence,
+                             .precision = SN_F32,
+                             .bucket_bytes = 700,
+                             .build = build_random,
+                             .ctx = &m};
+        char seed[32];
+        snprintf(seed, sizeof seed, "random model %d", (int) m.seed);
+        result one = one_card(&base, m.vocab);
+        int pipeline = m.tied ? 1 : 1 + (int) sn_prng_below(&r, 4);
+        try_split(&base, seed, m.vocab, &one, 2, 1, 1, 1, 1e-5);
+        try_split(&base, seed, m.vocab, &one, 1, pipeline, 2, 2, 1e-5);
+        try_split(&base, seed, m.vocab, &one, 2, SN_MIN(pipeline, 2), 2, 1, 1e-5);
+        try_split(&base, seed, m.vocab, &one, 4, SN_MIN(pipeline, 2), 1, 2, 1e-5);
+        sn_topo_free(t);
+    }
+}
+
+/* A forward-only program gives the loss of the first step, and logits, on every split. */
+static void forward_only(void **state)
+{
+    sn_topo *t = machine(2, 4);
+    sn_gpt gpt = {.layers = 2, .hidden = 16, .heads = 4, .sequence = 8, .vocab = 20};
+    sn_plan_opts base = {.topo = t,
+                         .batch = 8,
+                         .tokens_per_sample = gpt.sequence,
+                         .precision = SN_F32,
+                         .build = build_gpt,
+                         .ctx = &gpt};
+    result one = one_card(&base, gpt.vocab);
+    double logits[2] = {0, 0};
+    for (int split = 0; split < 8; split++) {
+        sn_plan_opts o = base;
+        o.tensor = 1 + (split & 1);
+        o.pipeline = 1 + (split >> 1 & 1);
+        o.data = 1 + (split >> 2);
+        o.accumulation = 2;
+        o.forward_only = true;
+        result r = train(&o, gpt.vocab);
+        assert_true(fabs(r.loss[0] - one.loss[0]) <= 1e-5 * one.loss[0]);
+        logits[split > 0] = r.logit;
+        assert_true(split == 0 || fabs(logits[0] - logits[1]) <= 1e-5);
+    }
+    sn_topo_free(t);
+}
+
+/* More buckets in flight than coll has requests for. */
+static void many_buckets(void **state)
+{
+    sn_topo *t = machine(1, 4);
+    sn_gpt gpt = {.layers = 4, .hidden = 8, .heads = 2, .sequence = 4, .vocab = 8};
+    sn_plan_opts base = {.topo = t,
+                         .batch = 4,
+                         .tokens_per_sample = gpt.sequence,
+                         .precision = SN_F32,
+                         .bucket_bytes = 1,
+                         .build = build_gpt,
+                         .ctx = &gpt};
+    result one = one_card(&base, gpt.vocab);
+    try_split(&base, "buckets", gpt.vocab, &one, 1, 1, 4, 1, 1e-5);
+    try_split(&base, "buckets", gpt.vocab, &one, 2, 1, 2, 2, 1e-5);
     sn_topo_free(t);
 }
 
 static void bf16(void **state)
 {
-    sn_topo *t = machine(2, 4);
+    sn_topo *t = machine_of(2, 4, 1e-3);
     sn_gpt gpt = {.layers = 2, .hidden = 32, .heads = 4, .sequence = 8, .vocab = 20};
     sn_plan_opts base = {.topo = t,
                          .batch = 8,
@@ -377,19 +495,19 @@ static void bf16(void **state)
                          .ctx = &gpt};
     result one = one_card(&base, gpt.vocab);
     base.precision = SN_BF16;
-    try_split(&base, gpt.vocab, &one, 1, 1, 1, 1, 2e-2);
-    try_split(&base, gpt.vocab, &one, 2, 2, 2, 2, 2e-2);
-    try_split(&base, gpt.vocab, &one, 1, 1, 4, 1, 2e-2);
+    try_split(&base, "gpt", gpt.vocab, &one, 1, 1, 1, 1, 2e-2);
+    try_split(&base, "gpt", gpt.vocab, &one, 2, 2, 2, 2, 2e-2);
+    try_split(&base, "gpt", gpt.vocab, &one, 1, 1, 4, 1, 2e-2);
     sn_topo_free(t);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_splits),
-        cmocka_unit_test(odd_sizes),
-        cmocka_unit_test(other_model),
-        cmocka_unit_test(bf16),
+        cmocka_unit_test(gpt_splits),    cmocka_unit_test(gpt_splits_slow_cards),
+        cmocka_unit_test(odd_sizes),     cmocka_unit_test(other_model),
+        cmocka_unit_test(random_models), cmocka_unit_test(forward_only),
+        cmocka_unit_test(many_buckets),  cmocka_unit_test(bf16),
     };
     return sn_test_run(tests);
 }
