@@ -161,10 +161,8 @@ static bool to_bf16(parsed *p, int form)
 
 static sn_card *isa_card(const cpu_isa *isa)
 {
-    sn_card *card = kern_card_create(isa->name, isa->impl, &(sn_card_opts){.threads = 1});
-    card->widen = isa->widen;
-    card->narrow = isa->narrow;
-    card->accumulate = isa->accumulate;
+    sn_card *card;
+    assert_ok(cpu_isa_open(isa, &(sn_card_opts){.threads = 1}, &card));
     return card;
 }
 
