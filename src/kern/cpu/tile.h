@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tile — the inner loop of every product: 6 rows × TILE_COLS columns of C stay in registers while k
- * runs.
+ * tile — the inner loop of attention's products: 6 rows × TILE_COLS columns of C stay in registers
+ * while k runs.
  *
  *             B  k × cols, each row contiguous, zero-padded to whole vectors
  *             ┌──────────────┐
