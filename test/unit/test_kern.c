@@ -161,10 +161,8 @@ static bool to_bf16(parsed *p, int form)
 
 static sn_card *isa_card(const cpu_isa *isa)
 {
-    sn_card *card = kern_card_create(isa->name, isa->impl, &(sn_card_opts){.threads = 1});
-    card->widen = isa->widen;
-    card->narrow = isa->narrow;
-    card->accumulate = isa->accumulate;
+    sn_card *card;
+    assert_ok(cpu_isa_open(isa, &(sn_card_opts){.threads = 1}, &card));
     return card;
 }
 
@@ -396,6 +394,22 @@ static void test_no_memory(void **state)
     sn_card_close(card);
 }
 
+/* The caller's floating-point environment is his: gradual underflow stays on, rounding too. */
+static void test_environment(void **state)
+{
+    sn_card *card;
+    assert_ok(sn_card_open("cpu", &(sn_card_opts){.threads = 2}, &card));
+    for (size_t c = 0; c < SN_COUNT(kern_cases); c++) {
+        parsed p = parse_case(&kern_cases[c]);
+        result r = run_case(card, &p);
+        result_free(&r);
+        volatile float tiny = 1.2e-38f;
+        if (!(tiny / 4 > 0))
+            fail_msg("%s flushes denormals", kern_op_name(p.spec.op));
+    }
+    sn_card_close(card);
+}
+
 static void test_peak(void **state)
 {
     assert_true(sn_kern_fma_peak(2 * SN_MS) > 1e8);
@@ -408,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_nan_passes),     cmocka_unit_test(test_adamw_skips),
         cmocka_unit_test(test_any_type_moves), cmocka_unit_test(test_cards),
         cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_peak),
+        cmocka_unit_test(test_environment),
     };
     return sn_test_run(tests);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The kernels in the order in which they use one another; included once by each width. */
 #include "kern/cpu/kernels.h"
+#include "kern/cpu/product.h"
 #include "kern/ref/ref.h"
 
 #include <math.h>
@@ -18,7 +19,6 @@
 #include "kern/cpu/k_gelu.c"
 #include "kern/cpu/k_norm.c"
 #include "kern/cpu/k_optimizer.c"
-#include "kern/cpu/k_product.c"
 #include "kern/cpu/k_xent.c"
 
 #include "kern/cpu/k_table.c"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The cpu kind: the widest table that this processor can run. */
 #include "kern/cpu/kernels.h"
+#include "kern/cpu/product.h"
 
 #include "os/os.h"
 
@@ -32,15 +33,28 @@ const cpu_isa *cpu_isa_best(void)
     return isas[0];
 }
 
-sn_status kern_cpu_open(const sn_card_opts *opts, sn_card **ret)
+static void cpu_close(sn_card *card)
 {
-    const cpu_isa *isa = cpu_isa_best();
+    cpu_engine_free(card->state);
+}
+
+sn_status cpu_isa_open(const cpu_isa *isa, const sn_card_opts *opts, sn_card **ret)
+{
+    cpu_engine *engine;
+    SN_TRY(cpu_engine_create(&engine));
     sn_card *card = kern_card_create("cpu", isa->impl, opts);
+    card->state = engine;
+    card->close = cpu_close;
     card->widen = isa->widen;
     card->narrow = isa->narrow;
     card->accumulate = isa->accumulate;
     *ret = card;
     return SN_OK;
+}
+
+sn_status kern_cpu_open(const sn_card_opts *opts, sn_card **ret)
+{
+    return cpu_isa_open(cpu_isa_best(), opts, ret);
 }
 
 /* The best of many short runs: interruptions only ever lower a rate. */

@@ -14,7 +14,8 @@
 
 typedef struct heads {
     int64_t t, e, wide; /* wide: e in whole vectors */
-    int64_t keys;       /* t in whole panels: the pitch of a score row */
+    int64_t keys;       /* t in whole panels */
+    int64_t pitch;      /* of a score row: its lines spread over the cache sets */
     int64_t step, o_step;
     bool causal;
     float scale;
@@ -30,11 +31,12 @@ static size_t heads_carve(heads *h, const sn_kernel *k, float *work)
                  .e = d->e,
                  .wide = SN_ALIGN_UP(d->e, LANES),
                  .keys = SN_ALIGN_UP(d->t, TILE_COLS),
+                 .pitch = SN_ALIGN_UP(d->t, TILE_COLS) + 16,
                  .step = d->b * d->h * 3 * d->e,
                  .o_step = d->b * d->h * d->e,
                  .causal = k->spec.attr.i[0] != 0,
                  .scale = (float) k->spec.attr.f[0]};
-    int64_t rows = h->t * h->wide, panels = h->keys * h->e, scores = QUERIES * h->keys;
+    int64_t rows = h->t * h->wide, panels = h->keys * h->e, scores = QUERIES * h->pitch;
     bool grad = k->spec.op == SN_OP_ATTENTION_GRAD;
     float **part[] = {&h->q,  &h->v,  &h->kt, &h->s,  &h->k, &h->grad,
                       &h->vt, &h->dq, &h->dk, &h->dv, &h->ds};
@@ -86,35 +88,35 @@ static int64_t visible(const heads *h, int64_t i, int64_t n)
     return h->causal ? i + n : h->t;
 }
 
-/* s[QUERIES][keys] = a[i …][E] · panelsᵀ, for the keys that the block sees. */
+/* s[QUERIES][pitch] = a[i …][E] · panelsᵀ; each tile stops at its own diagonal. */
 static void scores(const heads *h, const float *a, const float *panels, int64_t i, int64_t n,
                    float *s)
 {
-    int64_t keys = visible(h, i, n);
-    for (int64_t j = 0; j < keys; j += TILE_COLS) {
+    for (int64_t j = 0; j < visible(h, i, n); j += TILE_COLS) {
         tile_args t = {.a_step = h->wide,
                        .b = panels + j * h->e,
                        .b_step = TILE_COLS,
-                       .c_step = h->keys,
-                       .k = h->e,
-                       .cols = (int) SN_MIN(keys - j, TILE_COLS)};
-        for (int64_t m = 0; m < n; m += TILE_ROWS) {
+                       .c_step = h->pitch,
+                       .k = h->e};
+        int64_t first = h->causal && j > i ? (j - i) / TILE_ROWS * TILE_ROWS : 0;
+        for (int64_t m = first; m < n; m += TILE_ROWS) {
             t.a = a + (i + m) * h->wide;
-            t.c = s + m * h->keys + j;
+            t.c = s + m * h->pitch + j;
             t.rows = (int) SN_MIN(n - m, TILE_ROWS);
+            t.cols = (int) SN_MIN(visible(h, i + m, t.rows) - j, TILE_COLS);
             tile_by_rows(&t);
         }
     }
 }
 
-/* c[n][wide] = p[n][keys] · rows[keys][wide]; each tile stops at its own diagonal. */
+/* c[n][wide] = p[n][pitch] · rows[keys][wide]; each tile stops at its own diagonal. */
 static void weigh(const heads *h, const float *p, const float *rows, int64_t i, int64_t n, float *c,
                   int64_t c_step, int64_t cols)
 {
     for (int64_t m = 0; m < n; m += TILE_ROWS) {
         int64_t tall = SN_MIN(n - m, TILE_ROWS);
-        tile_args t = {.a = p + m * h->keys,
-                       .a_step = h->keys,
+        tile_args t = {.a = p + m * h->pitch,
+                       .a_step = h->pitch,
                        .b_step = h->wide,
                        .c_step = c_step,
                        .k = visible(h, i + m, tall),
@@ -128,8 +130,15 @@ static void weigh(const heads *h, const float *p, const float *rows, int64_t i, 
     }
 }
 
-/* One score row becomes exp(s − max), zero beyond `n` up to `end`. Returns the sum. */
-static float softmax_row(float *s, int64_t n, int64_t end, float *ret_max)
+/* Zeros after the n keys of a row, as far as the tiles of its neighbours read. */
+static void clear_beyond(float *s, int64_t n)
+{
+    for (int64_t j = SN_ALIGN_UP(n, LANES); j < n + TILE_ROWS; j += LANES)
+        v_store(s + j, v_set(0));
+}
+
+/* One score row becomes exp(s − max). Returns the sum. */
+static float softmax_row(float *s, int64_t n, float *ret_max)
 {
     vf top = v_set(-INFINITY), sum = v_set(0);
     for (int64_t j = 0; j < n; j += LANES)
@@ -140,8 +149,7 @@ static float softmax_row(float *s, int64_t n, int64_t end, float *ret_max)
         v_store(s + j, p);
         sum += p;
     }
-    for (int64_t j = SN_ALIGN_UP(n, LANES); j < end; j++)
-        s[j] = 0;
+    clear_beyond(s, n);
     *ret_max = max;
     return v_sum(sum);
 }
@@ -149,10 +157,9 @@ static float softmax_row(float *s, int64_t n, int64_t end, float *ret_max)
 static void attend_block(const heads *h, int64_t i, int64_t n, float *o, float *lse)
 {
     float inverse[QUERIES];
-    int64_t end = visible(h, i, n);
     scores(h, h->q, h->kt, i, n, h->s);
     for (int64_t m = 0; m < n; m++) {
-        float max, sum = softmax_row(h->s + m * h->keys, visible(h, i + m, 1), end, &max);
+        float max, sum = softmax_row(h->s + m * h->pitch, visible(h, i + m, 1), &max);
         lse[i + m] = max + logf(sum);
         inverse[m] = 1 / sum;
     }
@@ -162,6 +169,22 @@ static void attend_block(const heads *h, int64_t i, int64_t n, float *o, float *
         for (int64_t c = 0; c < h->e; c += LANES)
             v_put(row + c, v_get(row + c, h->e - c) * v_set(inverse[m]), h->e - c);
     }
+}
+
+/* The next head's rows lie beside this one's, a page or more apart from each other: ask for them
+ * while this head computes. */
+static void ask(const float *from, int64_t step, int64_t rows, int64_t floats)
+{
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t c = 0; c < floats; c += 16)
+            __builtin_prefetch(from + t * step + c, 0, 2);
+}
+
+static void ask_to_write(const float *from, int64_t step, int64_t rows, int64_t floats)
+{
+    for (int64_t t = 0; t < rows; t++)
+        for (int64_t c = 0; c < floats; c += 16)
+            __builtin_prefetch(from + t * step + c, 1, 2);
 }
 
 KERNEL(attention)
@@ -175,14 +198,18 @@ KERNEL(attention)
         pack_rows(&h, head, h.step, h.scale, h.q);
         pack_keys(&h, head + h.e, h.step, h.kt);
         pack_rows(&h, head + 2 * h.e, h.step, 1, h.v);
-        for (int64_t i = 0; i < h.t; i += QUERIES)
-            attend_block(&h, i, SN_MIN(h.t - i, QUERIES), o + bh * h.e, lse + bh * h.t);
+        for (int64_t i = 0; i < h.t; i += QUERIES) {
+            int64_t n = SN_MIN(h.t - i, QUERIES);
+            if (bh + 1 < k->d.b * k->d.h)
+                ask(head + 3 * h.e + i * h.step, h.step, n, 3 * h.e);
+            attend_block(&h, i, n, o + bh * h.e, lse + bh * h.t);
+        }
     }
     return SN_OK;
 }
 
-/* s and dP of a row become P and dS, zero beyond the row's last key. */
-static void grad_row(float *s, float *dp, int64_t n, int64_t end, float lse, float delta)
+/* s and dP of a row become P and dS. */
+static void grad_row(float *s, float *dp, int64_t n, float lse, float delta)
 {
     for (int64_t j = 0; j < n; j += LANES) {
         vf p = v_keep(v_exp(v_load(s + j) - v_set(lse)), n - j, v_set(0));
@@ -190,11 +217,11 @@ static void grad_row(float *s, float *dp, int64_t n, int64_t end, float lse, flo
         v_store(s + j, p);
         v_store(dp + j, p * (d - v_set(delta)));
     }
-    for (int64_t j = SN_ALIGN_UP(n, LANES); j < end; j++)
-        s[j] = dp[j] = 0;
+    clear_beyond(s, n);
+    clear_beyond(dp, n);
 }
 
-/* c[keys][wide] += p[n][keys]ᵀ · rows[i …][wide]. */
+/* c[keys][wide] += p[n][pitch]ᵀ · rows[i …][wide]. */
 static void spread(const heads *h, const float *p, const float *rows, int64_t i, int64_t n,
                    float *c)
 {
@@ -202,8 +229,8 @@ static void spread(const heads *h, const float *p, const float *rows, int64_t i,
     for (int64_t j = 0; j < keys; j += TILE_ROWS) {
         /* Queries before key j have zeros there: start at the first that sees it. */
         int64_t skip = h->causal && j > i ? j - i : 0;
-        tile_args t = {.a = p + skip * h->keys + j,
-                       .a_step = h->keys,
+        tile_args t = {.a = p + skip * h->pitch + j,
+                       .a_step = h->pitch,
                        .b_step = h->wide,
                        .c_step = h->wide,
                        .init_step = h->wide,
@@ -221,7 +248,6 @@ static void spread(const heads *h, const float *p, const float *rows, int64_t i,
 
 static void grad_block(const heads *h, int64_t i, int64_t n, const float *o, const float *lse)
 {
-    int64_t end = visible(h, i, n);
     scores(h, h->q, h->kt, i, n, h->s);
     scores(h, h->grad, h->vt, i, n, h->ds);
     for (int64_t m = 0; m < n; m++) {
@@ -229,7 +255,7 @@ static void grad_block(const heads *h, int64_t i, int64_t n, const float *o, con
         for (int64_t c = 0; c < h->e; c += LANES)
             dot = v_fma(v_get(o + (i + m) * h->o_step + c, h->e - c),
                         v_load(h->grad + (i + m) * h->wide + c), dot);
-        grad_row(h->s + m * h->keys, h->ds + m * h->keys, visible(h, i + m, 1), end, lse[i + m],
+        grad_row(h->s + m * h->pitch, h->ds + m * h->pitch, visible(h, i + m, 1), lse[i + m],
                  v_sum(dot));
     }
     weigh(h, h->ds, h->k, i, n, h->dq + i * h->wide, h->wide, h->wide);
@@ -253,8 +279,16 @@ KERNEL(attention_grad)
         pack_keys(&h, head + 2 * h.e, h.step, h.vt);
         memset(h.dk, 0, (size_t) (h.t * h.wide) * sizeof(float));
         memset(h.dv, 0, (size_t) (h.t * h.wide) * sizeof(float));
-        for (int64_t i = 0; i < h.t; i += QUERIES)
-            grad_block(&h, i, SN_MIN(h.t - i, QUERIES), o + bh * h.e, lse + bh * h.t);
+        for (int64_t i = 0; i < h.t; i += QUERIES) {
+            int64_t n = SN_MIN(h.t - i, QUERIES);
+            ask_to_write(dhead + i * h.step, h.step, n, 3 * h.e);
+            if (bh + 1 < k->d.b * k->d.h) {
+                ask(head + 3 * h.e + i * h.step, h.step, n, 3 * h.e);
+                ask(grad + (bh + 1) * h.e + i * h.o_step, h.o_step, n, h.e);
+                ask(o + (bh + 1) * h.e + i * h.o_step, h.o_step, n, h.e);
+            }
+            grad_block(&h, i, n, o + bh * h.e, lse + bh * h.t);
+        }
         unpack_rows(&h, h.dq, h.step, h.scale, dhead);
         unpack_rows(&h, h.dk, h.step, 1, dhead + h.e);
         unpack_rows(&h, h.dv, h.step, 1, dhead + 2 * h.e);

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of one width. Ops that only move bytes are the oracle's. */
+ * The table of one width. Ops that only move bytes are the oracle's; products are
+ * oneDNN's, which chooses its own width. */
+
+#define PRODUCT                                                                                    \
+    {                                                                                              \
+        .prepare = cpu_product_prepare, .run = cpu_product_run, .done = cpu_product_done,          \
+        .accumulates = 1                                                                           \
+    }
 
 const cpu_isa *CPU(isa)(void)
 {
@@ -16,11 +23,9 @@ const cpu_isa *CPU(isa)(void)
                 [SN_OP_LAYER_NORM] = {.run = layer_norm},
                 [SN_OP_LAYER_NORM_GRAD] = {.run = layer_norm_grad, .accumulates = 6},
                 [SN_OP_RESIDUAL_LAYER_NORM] = {.run = residual_layer_norm},
-                [SN_OP_LINEAR] = {.run = linear, .prepare = linear_prepare},
-                [SN_OP_LINEAR_DX] = {.run = linear_dx, .prepare = linear_dx_prepare},
-                [SN_OP_LINEAR_DW] = {.run = linear_dw,
-                                     .prepare = linear_dw_prepare,
-                                     .accumulates = 1},
+                [SN_OP_LINEAR] = PRODUCT,
+                [SN_OP_LINEAR_DX] = PRODUCT,
+                [SN_OP_LINEAR_DW] = PRODUCT,
                 [SN_OP_ATTENTION] = {.run = attention, .prepare = attention_prepare},
                 [SN_OP_ATTENTION_GRAD] = {.run = attention_grad, .prepare = attention_prepare},
                 [SN_OP_BIAS_GELU] = {.run = bias_gelu},

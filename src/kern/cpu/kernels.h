@@ -25,6 +25,7 @@ const cpu_isa *avx512_isa(void);
 const cpu_isa *cpu_isa_best(void);
 /* All that this processor has, for tests. */
 int cpu_isas(const cpu_isa *ret[3]);
+sn_status cpu_isa_open(const cpu_isa *isa, const sn_card_opts *opts, sn_card **ret);
 
 #define KERNEL(name)                                                                               \
     static sn_status name(const sn_kernel *k, const void *const *in, void *const *out, void *work)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * tile — the inner loop of every product: 6 rows × TILE_COLS columns of C stay in registers while k
- * runs.
+ * tile — the inner loop of attention's products: 6 rows × TILE_COLS columns of C stay in registers
+ * while k runs.
  *
  *             B  k × cols, each row contiguous, zero-padded to whole vectors
  *             ┌──────────────┐
- *   A  6 × k  │ · · b[k] · · │      C[m][·] = init[m][·] + Σ_k A[m][k] · B[k][·]
+ *   A  6 × k  │ · · b[k] · · │      C[m][·] = Σ_k A[m][k] · B[k][·] + init[m][·]
  *   ┌──────┐  └──────────────┘
  *   │ a[m] │  ┌──────────────┐      A by rows: A[m][k] = a[m·a_step + k]
  *   │      │  │  C: 6 × 64   │      A by columns: A[m][k] = a[m + k·a_step]
@@ -35,27 +35,22 @@ typedef struct tile_args {
 
 #define TILE_INLINE static inline __attribute__((always_inline))
 
-TILE_INLINE void tile_load(const tile_args *t, int vecs, vf acc[TILE_ROWS][TILE_VECS])
-{
-#pragma GCC unroll 6
-    for (int m = 0; m < TILE_ROWS; m++) {
-#pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++) {
-            acc[m][v] = v_set(0);
-            if (t->init && m < t->rows)
-                acc[m][v] = v_get(t->init + m * t->init_step + v * LANES, t->cols - v * LANES);
-        }
-    }
-}
-
+/* The start value is added at the end: read at the beginning, it would wait for the stores of the
+ * tile before whenever their addresses agree in the low 12 bits. */
 TILE_INLINE void tile_store(const tile_args *t, int vecs, vf acc[TILE_ROWS][TILE_VECS])
 {
 #pragma GCC unroll 6
     for (int m = 0; m < TILE_ROWS; m++) {
+        if (m >= t->rows)
+            return;
 #pragma GCC unroll 4
-        for (int v = 0; v < vecs; v++)
-            if (m < t->rows)
-                v_put(t->c + m * t->c_step + v * LANES, acc[m][v], t->cols - v * LANES);
+        for (int v = 0; v < vecs; v++) {
+            int64_t left = t->cols - v * LANES;
+            vf sum = acc[m][v];
+            if (t->init)
+                sum += v_get(t->init + m * t->init_step + v * LANES, left);
+            v_put(t->c + m * t->c_step + v * LANES, sum, left);
+        }
     }
 }
 
@@ -67,7 +62,11 @@ TILE_INLINE void tile_fixed(const tile_args *t, int vecs, bool by_columns)
 #pragma GCC unroll 6
     for (int m = 0; m < TILE_ROWS; m++)
         a[m] = by_columns ? t->a : t->a + (m < t->rows ? m : t->rows - 1) * t->a_step;
-    tile_load(t, vecs, acc);
+#pragma GCC unroll 6
+    for (int m = 0; m < TILE_ROWS; m++)
+#pragma GCC unroll 4
+        for (int v = 0; v < vecs; v++)
+            acc[m][v] = v_set(0);
     for (int64_t k = 0, at = 0; k < t->k; k++, at += a_step, b += b_step) {
         vf col[TILE_VECS];
 #pragma GCC unroll 4
