@@ -284,13 +284,15 @@ sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_
     if (status >= 0)
         status = train_loop(w);
     w->result.wall_ns = sn_now() - began;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", sn_errmsg()); /* closing has its own failures to tell */
     if (status < 0)
-        sn_page_fail(w->page, status, sn_errmsg());
+        sn_page_fail(w->page, status, why);
     else
         sn_page_set_state(w->page, SN_WORKER_DONE);
     train_worker_close(w);
     if (status >= 0)
         *ret = w->result;
     free(w);
-    return status;
+    return status < 0 ? sn_fail(status, "%s", why) : status;
 }
