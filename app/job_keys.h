@@ -41,6 +41,10 @@
       "peak learning rate") \
     X("optimizer.lr_min", "lr-min", "X", KEY_FLOAT, optimizer.lr_min, 0, 1e3, NULL, \
       "learning rate at the last step") \
+    X("optimizer.beta1", "beta1", "X", KEY_FLOAT, optimizer.beta1, 0, 0.99999, NULL, \
+      "first moment's decay") \
+    X("optimizer.beta2", "beta2", "X", KEY_FLOAT, optimizer.beta2, 0, 0.9999999, NULL, \
+      "second moment's decay") \
     X("optimizer.eps", "eps", "X", KEY_FLOAT, optimizer.eps, 0, 1, NULL, \
       "added to the second moment's root") \
     X("optimizer.weight_decay", "weight-decay", "X", KEY_FLOAT, optimizer.weight_decay, 0, 10, NULL, \

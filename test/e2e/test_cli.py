@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line: help teaches, mistakes are answered, the tables give man page and completion."""
+import shutil, subprocess
+
+import pytest
+
+from conftest import SUPERNODE, run
+
+VERBS = ['train', 'plan', 'topo', 'generate', 'bench', 'man', 'completion']
+
+
+def test_help_lists_every_verb():
+    r = run('--help')
+    assert r.returncode == 0
+    for verb in VERBS:
+        assert f'  {verb} ' in r.stdout
+    assert 'worker' not in r.stdout
+
+
+@pytest.mark.parametrize('verb', VERBS)
+def test_verb_help_has_an_example(verb):
+    r = run(verb, '--help')
+    assert r.returncode == 0
+    assert f'usage: supernode {verb}' in r.stdout
+    assert f'supernode {verb}' in r.stdout.split('\n', 2)[2]
+
+
+def test_no_verb_is_usage():
+    r = run()
+    assert r.returncode == 2 and 'usage:' in r.stderr
+
+
+@pytest.mark.parametrize('args, want', [
+    (['trian'], "unknown verb 'trian', did you mean train?"),
+    (['train', '--batch-sise', '3'], 'unknown flag --batch-sise, did you mean --batch-size?'),
+    (['train', '--steps'], '--steps needs a value'),
+    (['train', '--json=1'], '--json takes no value'),
+    (['train', '-x'], 'flags begin with --'),
+    (['train', '--steps', '5x', '--data', 'x'], "steps is '5x'"),
+    (['worker'], 'not by hand'),
+])
+def test_mistakes(args, want):
+    r = run(*args)
+    assert r.returncode == 2
+    assert want in r.stderr
+    assert len(r.stderr.strip().splitlines()) == 1
+
+
+def test_underscores_and_dashes_are_the_same(tiny):
+    r = run('plan', *tiny, '--batch_size', '16', '--gradient_accumulation=2')
+    assert r.returncode == 0, r.stderr
+
+
+def test_dotted_keys_are_flags(tiny):
+    r = run('plan', *tiny, '--parallelism.tensor', '2', '--optimizer.lr', '1e-4')
+    assert r.returncode == 0, r.stderr
+
+
+def test_version():
+    assert run('--version').stdout.startswith('supernode ')
+
+
+def test_man_page_is_clean():
+    r = run('man')
+    assert r.returncode == 0 and '.Sh EXIT STATUS' in r.stdout
+    if shutil.which('mandoc'):
+        lint = subprocess.run(['mandoc', '-T', 'lint', '-W', 'error'], input=r.stdout, text=True, capture_output=True)
+        assert lint.returncode == 0, lint.stdout
+
+
+def test_completion_is_valid_bash():
+    r = run('completion')
+    script = r.stdout + f'\nCOMP_WORDS=(supernode tr); COMP_CWORD=1; _supernode; echo "${{COMPREPLY[@]}}"\n' \
+                        'COMP_WORDS=(supernode train --batch); COMP_CWORD=2; _supernode; echo "${COMPREPLY[@]}"\n'
+    out = subprocess.run(['bash', '-c', script], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    assert out.stdout.splitlines() == ['train', '--batch-size']
