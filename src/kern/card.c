@@ -2,6 +2,8 @@
  * Cards and kernels: opening, preparing once, and the adapter that every run passes through. */
 #include "kern/card.h"
 
+#include "os/os.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -189,11 +191,14 @@ static sn_status scratch_grow(sn_card *card, size_t bytes)
     if (bytes <= card->scratch_bytes)
         return SN_OK;
     bytes = SN_ALIGN_UP(bytes, (size_t) 4096);
-    char *scratch = aligned_alloc(4096, bytes);
-    char text[32];
+    /* Ask first: a system that overcommits says yes and kills the process when it is touched. */
+    uint64_t available = sn_memory_available();
+    char *scratch = available == 0 || bytes < available ? aligned_alloc(4096, bytes) : NULL;
+    char need[32], have[32];
     if (!scratch)
-        return sn_fail(SN_ENOMEM, "card %s: no memory for %s of scratch", card->kind,
-                       sn_fmt_bytes(text, (double) bytes));
+        return sn_fail(SN_ENOMEM, "card %s: a kernel needs %s of scratch, %s are available",
+                       card->kind, sn_fmt_bytes(need, (double) bytes),
+                       sn_fmt_bytes(have, (double) available));
     memset(scratch, 0, bytes); /* touched now, so that no run takes a page fault */
     free(card->scratch);
     card->scratch = scratch;

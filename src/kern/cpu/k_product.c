@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Products: C[M,N] (+)= A·B (+ bias), the three forms that a linear layer and its adjoints need.
  *
- *   B packed once, whole:  panel 0 [K][TILE_COLS] | panel 1 | …     zero-padded to whole vectors
- *   for blocks of ROW_BLOCK rows of A             their C stays in the second-level cache
- *     for blocks of K_BLOCK of k                  a panel's block stays in the first-level cache
- *       for panels of B                           C is the start value from the second block on
- *         for tiles of 6 rows
+ *   A by rows (linear, linear_dx)                 A by columns (linear_dw)
+ *   for groups of 1024 of k: pack B               for blocks of K_BLOCK of k: pack B
+ *     for blocks of 192 rows                        for blocks of 1152 rows: pack A
+ *       for panels, for blocks of K_BLOCK of k        for panels
+ *         for tiles of 6 rows                           for tiles of 6 rows
  *
- * The order of each sum depends on the shape alone, so equal inputs give equal bits. */
+ * B packed is panel 0 [k][TILE_COLS] | panel 1 | …, zero-padded. A panel's block of K_BLOCK stays
+ * in the first-level cache while tiles pass over it; the rest of the inner loops' data in the
+ * second. C is read back from the second block of k on. The order of each sum depends on nothing
+ * but its length, so equal inputs give equal bits. */
 
 #define K_BLOCK 128
+#define K_GROUP 1024
 #define ROW_BLOCK 192
+#define ROW_BLOCK_COLS 1152 /* when A is by columns: its rows are read as whole streams */
 
 typedef struct product {
     int64_t m, n, k;
@@ -22,99 +27,140 @@ typedef struct product {
     float *c; /* [M,N] */
 } product;
 
-static size_t product_panels(int64_t n, int64_t k)
+/* Floats from one k to the next in a packed block of A: its lines spread over the cache sets. */
+static int64_t a_pitch(int64_t m)
 {
-    return (size_t) (SN_ALIGN_UP(n, TILE_COLS) * k);
+    return SN_ALIGN_UP(SN_MIN(m, ROW_BLOCK_COLS), 16) + 16;
 }
 
-static void pack_panel(const product *p, int64_t n0, float *to)
+static size_t product_panels(int64_t n, int64_t k)
+{
+    return (size_t) (SN_ALIGN_UP(n, TILE_COLS) * SN_MIN(k, K_GROUP));
+}
+
+static void pack_panel(const product *p, int64_t n0, int64_t k0, int64_t ks, float *to)
 {
     int64_t cols = SN_MIN(p->n - n0, TILE_COLS);
     if (!p->b_rows) {
         if (cols < TILE_COLS)
-            memset(to, 0, (size_t) (p->k * TILE_COLS) * sizeof *to);
-        transpose(p->b + n0 * p->b_step, p->b_step, to, TILE_COLS, cols, p->k);
+            memset(to, 0, (size_t) (ks * TILE_COLS) * sizeof *to);
+        transpose(p->b + n0 * p->b_step + k0, p->b_step, to, TILE_COLS, cols, ks);
         return;
     }
-    for (int64_t k = 0; k < p->k; k++)
+    for (int64_t k = 0; k < ks; k++)
         for (int64_t c = 0; c < TILE_COLS; c += LANES)
             v_store(to + k * TILE_COLS + c,
-                    c < cols ? v_get(p->b + k * p->b_step + n0 + c, cols - c) : v_set(0));
+                    c < cols ? v_get(p->b + (k0 + k) * p->b_step + n0 + c, cols - c) : v_set(0));
 }
 
-/* A block of A by columns becomes [tile][k][6], so that a tile reads one stream. */
 static void pack_columns(const product *p, int64_t m0, int64_t rows, int64_t k0, int64_t ks,
                          float *to)
 {
-    for (int64_t k = 0; k < ks; k++) {
-        const float *from = p->a + (k0 + k) * p->a_step + m0;
-        for (int64_t m = 0; m < rows; m += TILE_ROWS)
-            for (int i = 0; i < TILE_ROWS; i++)
-                to[m * ks + k * TILE_ROWS + i] = m + i < rows ? from[m + i] : 0;
+    int64_t pitch = a_pitch(p->m);
+    for (int64_t k = 0; k < ks; k++)
+        for (int64_t m = 0; m < rows; m += LANES)
+            v_put(to + k * pitch + m, v_get(p->a + (k0 + k) * p->a_step + m0 + m, rows - m),
+                  rows - m);
+}
+
+/* The part of a product that one pass over the packed B computes: rows [m0, m0 + rows), k in
+ * [k0, k0 + ks). */
+typedef struct part {
+    const float *packed; /* panels of ks rows */
+    int64_t m0, rows, k0, ks;
+} part;
+
+/* Ask for what the next tile will touch, early enough to come from memory: its rows lie too far
+ * apart for the processor to guess. Each part of A is asked for once. */
+static void ahead(const product *p, const tile_args *t, int64_t n0)
+{
+    for (int i = 0; i < TILE_ROWS; i++)
+        for (int c = 0; c < t->cols; c += 16)
+            __builtin_prefetch(t->c + (TILE_ROWS + i) * t->c_step + c, 1, 2);
+    for (int i = 0; i < TILE_ROWS && n0 == 0 && !p->a_columns; i++)
+        for (int64_t c = 0; c < t->k; c += 16)
+            __builtin_prefetch(t->a + (TILE_ROWS + i) * t->a_step + c, 0, 2);
+}
+
+/* The tiles of the panel at column n0, k in [k, k + K_BLOCK). `a` points at their A. */
+static void product_panel(const product *p, const part *g, const float *a, int64_t a_step,
+                          int64_t k, int64_t n0)
+{
+    bool adds = k > 0 || p->add;
+    tile_args t = {.a_step = a_step,
+                   .b = g->packed + n0 * g->ks + (k - g->k0) * TILE_COLS,
+                   .b_step = TILE_COLS,
+                   .c_step = p->n,
+                   .init_step = adds ? p->n : 0,
+                   .k = SN_MIN(g->k0 + g->ks - k, K_BLOCK),
+                   .cols = (int) SN_MIN(p->n - n0, TILE_COLS)};
+    for (int64_t m = 0; m < g->rows; m += TILE_ROWS) {
+        t.rows = (int) SN_MIN(g->rows - m, TILE_ROWS);
+        t.c = p->c + (g->m0 + m) * p->n + n0;
+        t.init = adds ? t.c : p->bias ? p->bias + n0 : NULL;
+        t.a = p->a_columns ? a + m : a + m * a_step;
+        ahead(p, &t, n0);
+        if (p->a_columns)
+            tile_by_columns(&t);
+        else
+            tile_by_rows(&t);
     }
 }
 
-static void product_block(const product *p, const float *packed, float *packed_a, int64_t m0,
-                          int64_t rows, int64_t k0)
+static void product_by_columns(const product *p, const part *g, float *packed_a)
 {
-    int64_t ks = SN_MIN(p->k - k0, K_BLOCK);
-    if (p->a_columns)
-        pack_columns(p, m0, rows, k0, ks, packed_a);
-    for (int64_t n0 = 0; n0 < p->n; n0 += TILE_COLS) {
-        float *c = p->c + m0 * p->n + n0;
-        tile_args t = {.b = packed + n0 * p->k + k0 * TILE_COLS,
-                       .b_step = TILE_COLS,
-                       .c_step = p->n,
-                       .k = ks,
-                       .cols = (int) SN_MIN(p->n - n0, TILE_COLS)};
-        bool adds = k0 > 0 || p->add;
-        t.init_step = adds ? p->n : 0;
-        for (int64_t m = 0; m < rows; m += TILE_ROWS) {
-            t.rows = (int) SN_MIN(rows - m, TILE_ROWS);
-            t.c = c + m * p->n;
-            t.init = adds ? t.c : p->bias ? p->bias + n0 : NULL;
-            if (p->a_columns) {
-                t.a = packed_a + m * ks;
-                t.a_step = TILE_ROWS;
-                tile_by_columns(&t);
-            } else {
-                t.a = p->a + (m0 + m) * p->a_step + k0;
-                t.a_step = p->a_step;
-                tile_by_rows(&t);
-            }
+    pack_columns(p, g->m0, g->rows, g->k0, g->ks, packed_a);
+    for (int64_t n0 = 0; n0 < p->n; n0 += TILE_COLS)
+        product_panel(p, g, packed_a, a_pitch(p->m), g->k0, n0);
+}
+
+static void product_by_rows(const product *p, const part *g)
+{
+    for (int64_t n0 = 0; n0 < p->n; n0 += TILE_COLS)
+        for (int64_t k = g->k0; k < g->k0 + SN_MAX(g->ks, 1); k += K_BLOCK)
+            product_panel(p, g, p->a + g->m0 * p->a_step + k, p->a_step, k, n0);
+}
+
+/* An empty sum (k = 0) makes one pass as well: C becomes the bias, or zero. */
+static void product_run(const product *p, void *work)
+{
+    float *packed = work, *packed_a = packed + product_panels(p->n, p->k);
+    int64_t group = p->a_columns ? K_BLOCK : K_GROUP;
+    int64_t block = p->a_columns ? ROW_BLOCK_COLS : ROW_BLOCK;
+    for (int64_t k0 = 0; k0 < SN_MAX(p->k, 1); k0 += group) {
+        part g = {.packed = packed, .k0 = k0, .ks = SN_MIN(p->k - k0, group)};
+        for (int64_t n0 = 0; n0 < p->n; n0 += TILE_COLS)
+            pack_panel(p, n0, k0, g.ks, packed + n0 * g.ks);
+        for (g.m0 = 0; g.m0 < p->m; g.m0 += block) {
+            g.rows = SN_MIN(p->m - g.m0, block);
+            if (p->a_columns)
+                product_by_columns(p, &g, packed_a);
+            else
+                product_by_rows(p, &g);
         }
     }
 }
 
-static void product_run(const product *p, void *work)
+static sn_status product_prepare(sn_kernel *k, int64_t n, int64_t inner, int64_t m)
 {
-    float *packed = work, *packed_a = packed + product_panels(p->n, p->k);
-    for (int64_t n0 = 0; n0 < p->n; n0 += TILE_COLS)
-        pack_panel(p, n0, packed + n0 * p->k);
-    for (int64_t m0 = 0; m0 < p->m; m0 += ROW_BLOCK)
-        for (int64_t k0 = 0; k0 < SN_MAX(p->k, 1); k0 += K_BLOCK)
-            product_block(p, packed, packed_a, m0, SN_MIN(p->m - m0, ROW_BLOCK), k0);
-}
-
-static sn_status product_prepare(sn_kernel *k, int64_t n, int64_t inner)
-{
-    k->work_bytes = (product_panels(n, inner) + ROW_BLOCK * K_BLOCK) * sizeof(float);
+    size_t packed_a = m ? (size_t) (a_pitch(m) * K_BLOCK) : 0;
+    k->work_bytes = (product_panels(n, inner) + packed_a) * sizeof(float);
     return SN_OK;
 }
 
 static sn_status linear_prepare(sn_kernel *k)
 {
-    return product_prepare(k, k->d.cols, k->d.inner);
+    return product_prepare(k, k->d.cols, k->d.inner, 0);
 }
 
 static sn_status linear_dx_prepare(sn_kernel *k)
 {
-    return product_prepare(k, k->d.inner, k->d.cols);
+    return product_prepare(k, k->d.inner, k->d.cols, 0);
 }
 
 static sn_status linear_dw_prepare(sn_kernel *k)
 {
-    return product_prepare(k, k->d.inner, k->d.rows);
+    return product_prepare(k, k->d.inner, k->d.rows, k->d.cols);
 }
 
 KERNEL(linear)
