@@ -4,13 +4,14 @@
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
 
-/* A function by its name; the indirection is how POSIX has data pointers become functions. */
-static bool find(void *library, const char *name, void *ret_function)
+/* A symbol by its name; the indirection is how POSIX has data pointers become functions. */
+static bool find(void *library, const char *name, void *ret_symbol)
 {
     void *at = dlsym(library, name);
-    memcpy(ret_function, &at, sizeof at);
+    memcpy(ret_symbol, &at, sizeof at);
     return at != NULL;
 }
 
@@ -30,6 +31,9 @@ static sn_status calm(const ucx *u)
 sn_status ucx_load(ucx *ret)
 {
     ucx u = {0};
+    /* Read while the library loads, so it cannot be said in any other way: do not patch mmap,
+     * madvise and their like in this process. That is for registered memory, which tcp has not. */
+    setenv("UCX_MEM_EVENTS", "n", 0);
     u.ucs = dlopen("libucs.so.0", RTLD_NOW | RTLD_LOCAL);
     u.ucp = u.ucs ? dlopen("libucp.so.0", RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!u.ucp)

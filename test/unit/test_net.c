@@ -230,9 +230,10 @@ static int rank_page(sn_boot *boot, int rank, int host, void *ctx)
         RANK_FAILS(sn_net_wait(net, q, SOON, "recv"), SN_EEPOCH, "epoch 1");
         __atomic_store_n(&page->stop, 2, __ATOMIC_RELEASE);
         RANK_FAILS(sn_net_alive(net), SN_ECANCEL, "asked to stop");
-        RANK_CHECK(page->beat_ns <= sn_now() && page->beat_ns > sn_now() - 5 * SN_SEC);
+        sn_time beat = __atomic_load_n(&page->beat_ns, __ATOMIC_RELAXED);
+        RANK_CHECK(beat <= sn_now() && beat > sn_now() - 5 * SN_SEC);
     } else {
-        for (uint64_t began = page->beat;
+        for (uint64_t began = __atomic_load_n(&page->beat, __ATOMIC_ACQUIRE);
              __atomic_load_n(&page->beat, __ATOMIC_ACQUIRE) < began + 3;)
             usleep(1000); /* so it beats while it waits */
         __atomic_store_n(&page->victim, 1, __ATOMIC_RELAXED);
