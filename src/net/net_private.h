@@ -100,7 +100,7 @@ sn_status net_local_recv(sn_net *net, int rank, uint64_t what, void *data, size_
 /* ---- iface.c ---- */
 /* Name of the interface with this address; without one: lo when the job is on one machine
  * (`one_kernel`), else that of the default route, else the first that is up. */
-sn_status net_iface_choose(const char *address, bool one_kernel, char ret[64]);
+sn_status net_iface_choose(const char *address, bool one_kernel, sn_time deadline, char ret[64]);
 
 /* ---- wire.c: connections ---- */
 /* Collective over all ranks; `address`, `one_kernel`: as for net_iface_choose. Sets net->wire. */

@@ -133,10 +133,11 @@ typedef struct wire_card { /* followed by the address */
     char text[240];
 } wire_card;
 
-static sn_status start_worker(net_wire *wire, const char *address, bool one_kernel)
+static sn_status start_worker(net_wire *wire, const char *address, bool one_kernel,
+                              sn_time deadline)
 {
     char device[64];
-    SN_TRY(net_iface_choose(address, one_kernel, device));
+    SN_TRY(net_iface_choose(address, one_kernel, sn_now() + (deadline - sn_now()) / 2, device));
     SN_TRY(ucx_load(&wire->u));
     SN_TRY(ucx_context(&wire->u, device, &wire->context));
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -272,7 +273,7 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const char *address, bool on
                         sn_time deadline)
 {
     net_wire *wire = net->wire = create(net); /* closed with the net, however far it comes */
-    sn_status started = start_worker(wire, address, one_kernel);
+    sn_status started = start_worker(wire, address, one_kernel, deadline);
     const void *const *blobs;
     const size_t *bytes;
     SN_TRY(publish(wire, boot, started, deadline, &blobs, &bytes));
