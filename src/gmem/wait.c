@@ -21,8 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define SPINS 50
-#define YIELDS 50
+#define SPINS 10
+#define YIELDS 200
 #define SLEEP_NS SN_MS
 #define SLEEP_BUSY_NS (200 * 1000) /* while messages to other hosts are under way */
 

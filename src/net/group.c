@@ -53,7 +53,7 @@ static sn_status swap(sn_net *net, int to, int from, gather_message *out, gather
         status = do_local(net, to, from, out, in, deadline);
     for (int i = 0; i < 2; i++) {
         if (reqs[i] && status >= 0)
-            status = sn_net_wait(net, reqs[i], deadline, "gather");
+            status = net_control_wait(net, reqs[i], deadline);
         else
             sn_net_cancel(net, reqs[i]);
     }

@@ -21,7 +21,8 @@
 
 struct net_life {
     pthread_mutex_t held;
-    uint32_t left; /* set before an orderly release */
+    int32_t culprit; /* whose failure made it leave, -1 nobody's; written before `left` */
+    uint32_t left;   /* set before an orderly release */
 };
 
 static sn_status init_held(pthread_mutex_t *held)
@@ -87,16 +88,17 @@ void net_life_unmap(net_life *life)
         munmap(life, LIFE_BYTES);
 }
 
-void net_life_leave(net_life *life)
+void net_life_leave(net_life *life, int culprit)
 {
     if (!life)
         return;
+    life->culprit = culprit;
     __atomic_store_n(&life->left, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&life->held);
     net_life_unmap(life);
 }
 
-net_peer_state net_life_look(net_life *life)
+net_peer_state net_life_look(net_life *life, int *ret_culprit)
 {
     int code = pthread_mutex_trylock(&life->held);
     if (code == EBUSY || code == EAGAIN)
@@ -104,10 +106,12 @@ net_peer_state net_life_look(net_life *life)
     bool left = __atomic_load_n(&life->left, __ATOMIC_ACQUIRE);
     if (code == 0 || code == EOWNERDEAD)
         pthread_mutex_unlock(&life->held); /* a dead owner's becomes "not recoverable": dead too */
+    if (left)
+        *ret_culprit = life->culprit;
     return left ? NET_LEFT : NET_DEAD;
 }
 
-static void look_around(sn_net *net)
+void net_look_around(sn_net *net)
 {
     if (!__atomic_load_n(&net->watching, __ATOMIC_ACQUIRE))
         return;
@@ -115,15 +119,18 @@ static void look_around(sn_net *net)
         net_peer *p = &net->peers[r];
         if (!p->life || net_state(net, r) != NET_FINE)
             continue;
-        net_peer_state state = net_life_look(p->life);
-        if (state != NET_FINE)
+        int culprit;
+        net_peer_state state = net_life_look(p->life, &culprit);
+        if (state == NET_LEFT)
+            net_said_goodbye(net, r, culprit);
+        else if (state == NET_DEAD)
             net_set_state(net, r, state);
     }
 }
 
 sn_status sn_net_look(sn_net *net)
 {
-    look_around(net);
+    net_look_around(net);
     return sn_net_alive(net);
 }
 
@@ -136,7 +143,7 @@ static void beat_once(sn_net *net)
         __atomic_store_n(&page->beat_ns, sn_now(), __ATOMIC_RELAXED);
         __atomic_store_n(&page->beat, page->beat + 1, __ATOMIC_RELEASE);
     }
-    look_around(net);
+    net_look_around(net);
 }
 
 static void *beat_run(void *ctx)

@@ -74,7 +74,8 @@ static sn_status wait_for(sn_net *net, int rank, int fd, short events, sn_time d
         if (n < 0 && errno != EINTR)
             return sn_fail(SN_EIO, "cannot wait for a socket: %s", strerror(errno));
         SN_TRY(sn_net_look(net));
-        sn_net_progress(net);
+        if (net->wire)
+            net_wire_progress(net->wire);
         if (sn_now() < deadline)
             continue;
         if (rank < 0)
@@ -86,9 +87,8 @@ static sn_status wait_for(sn_net *net, int rank, int fd, short events, sn_time d
 /* A socket that closed: the life page knows better whether that was orderly. */
 static sn_status hung_up(sn_net *net, int rank)
 {
-    net_peer *p = &net->peers[rank];
-    net_peer_state state = p->life ? net_life_look(p->life) : NET_DEAD;
-    net_set_state(net, rank, state == NET_FINE ? NET_DEAD : state);
+    net_look_around(net);
+    net_set_state(net, rank, NET_DEAD); /* unless it is known to have left */
     return net_peer_gone(net, rank);
 }
 

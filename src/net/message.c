@@ -9,11 +9,12 @@
 #include "os/os.h"
 
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define SPINS 40  /* idle looks before the first yield */
-#define YIELDS 60 /* idle looks with a yield before the first sleep */
+#define SPINS 8    /* idle looks before the first yield */
+#define YIELDS 150 /* idle looks with a yield before the first sleep */
 
 static void give_back(sn_net_req *req)
 {
@@ -61,7 +62,7 @@ static void on_received(void *request, ucs_status_t code, const ucp_tag_recv_inf
 
 /* ---- starting ---- */
 
-static sn_status check_peer(const sn_net *net, int peer, uint64_t tag)
+static sn_status check_peer(sn_net *net, int peer, uint64_t tag)
 {
     if (peer < 0 || peer >= net->world)
         return sn_fail(SN_EINVAL, "rank %d of a world of %d", peer, net->world);
@@ -272,7 +273,7 @@ static sn_status idle(sn_net *net, const sn_net_req *req, int turn, sn_time bega
     return sn_net_look(net);
 }
 
-sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char *what)
+sn_status net_control_wait(sn_net *net, sn_net_req *req, sn_time deadline)
 {
     sn_status status = SN_OK;
     sn_time began = 0;
@@ -285,13 +286,16 @@ sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char
         status = idle(net, req, turn, began, deadline);
     }
     if (req->done)
-        status = finish(net, req);
-    else {
-        char text[512];
-        strncpy(text, sn_errmsg(), sizeof text - 1)[sizeof text - 1] = 0;
-        sn_net_cancel(net, req);
-        sn_fail(status, "%s", text);
-    }
+        return finish(net, req);
+    char text[512]; /* cancelling may write another sentence */
+    snprintf(text, sizeof text, "%s", sn_errmsg());
+    sn_net_cancel(net, req);
+    return sn_fail(status, "%s", text);
+}
+
+sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char *what)
+{
+    sn_status status = net_control_wait(net, req, deadline);
     if (status < 0)
         sn_fail_in(status, "rank %d (%s): %s", net->rank, sn_net_host_name(net, net->rank), what);
     return status;

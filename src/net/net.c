@@ -164,6 +164,7 @@ static sn_net *create(sn_boot *boot, const sn_net_opts *opts)
     net->peers = sn_alloc((size_t) net->world * sizeof *net->peers);
     for (int r = 0; r < net->world; r++) {
         net->peers[r].sock = -1;
+        net->peers[r].told_by = -1;
         snprintf(net->peers[r].how, sizeof net->peers[r].how, "its process is gone");
     }
     snprintf(net->peers[net->rank].host_name, NET_NAME_MAX, "%s",
@@ -198,9 +199,9 @@ void sn_net_close(sn_net *net)
 {
     if (!net)
         return;
-    net_wire_close(net->wire, sn_net_alive(net) >= 0);
+    net_wire_close(net->wire);
     net_beat_stop(net);
-    net_life_leave(net->life);
+    net_life_leave(net->life, net_culprit(net));
     for (int r = 0; r < net->world; r++) {
         net_life_unmap(net->peers[r].life);
         if (net->peers[r].sock >= 0)
@@ -291,13 +292,42 @@ void net_set_state(sn_net *net, int rank, net_peer_state state)
                                     __ATOMIC_ACQUIRE);
 }
 
-sn_status net_peer_gone(const sn_net *net, int rank)
+static sn_status died(const sn_net *net, int rank)
 {
-    if (net_state(net, rank) == NET_LEFT)
-        return sn_fail(SN_EPEER, "rank %d (%s) has left the job", rank,
-                       sn_net_host_name(net, rank));
-    return sn_fail(SN_EPEER, "rank %d (%s) died: %s", rank, sn_net_host_name(net, rank),
-                   net->peers[rank].how);
+    const net_peer *p = &net->peers[rank];
+    int by = __atomic_load_n(&p->told_by, __ATOMIC_ACQUIRE);
+    if (by >= 0)
+        return sn_fail(SN_EPEER, "rank %d (%s) died: rank %d (%s) says so", rank,
+                       sn_net_host_name(net, rank), by, sn_net_host_name(net, by));
+    return sn_fail(SN_EPEER, "rank %d (%s) died: %s", rank, sn_net_host_name(net, rank), p->how);
+}
+
+sn_status net_peer_gone(sn_net *net, int rank)
+{
+    if (net_state(net, rank) != NET_LEFT)
+        return died(net, rank);
+    SN_TRY(sn_net_look(net));
+    return sn_fail(SN_EPEER, "rank %d (%s) has left the job", rank, sn_net_host_name(net, rank));
+}
+
+int net_culprit(const sn_net *net)
+{
+    int dead = __atomic_load_n(&net->dead, __ATOMIC_ACQUIRE);
+    if (dead < 0 && net->page && __atomic_load_n(&net->page->epoch, __ATOMIC_ACQUIRE) != net->epoch)
+        dead = __atomic_load_n(&net->page->victim, __ATOMIC_RELAXED);
+    return dead;
+}
+
+void net_said_goodbye(sn_net *net, int rank, int culprit)
+{
+    int nobody = -1;
+    if (culprit >= 0 && culprit < net->world && culprit != net->rank && culprit != rank &&
+        net_state(net, culprit) == NET_FINE) {
+        __atomic_compare_exchange_n(&net->peers[culprit].told_by, &nobody, rank, false,
+                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+        net_set_state(net, culprit, NET_DEAD);
+    }
+    net_set_state(net, rank, NET_LEFT);
 }
 
 static sn_status epoch_moved(const sn_net *net, uint32_t epoch)
@@ -319,7 +349,7 @@ sn_status sn_net_alive(const sn_net *net)
             return epoch_moved(net, epoch);
     }
     int dead = __atomic_load_n(&net->dead, __ATOMIC_ACQUIRE);
-    return dead < 0 ? SN_OK : net_peer_gone(net, dead);
+    return dead < 0 ? SN_OK : died(net, dead);
 }
 
 void sn_net_peer_failed(sn_net *net, int rank, const char *how)
@@ -333,9 +363,11 @@ void sn_net_peer_failed(sn_net *net, int rank, const char *how)
         net_wire_drop(net->wire, rank);
 }
 
+/* A look at the sockets is a system call. While no request is open it serves only what nobody waits
+ * for yet (messages that come early, news of peers), so one call in eight does it. */
 void sn_net_progress(sn_net *net)
 {
-    if (net->wire)
+    if (net->wire && (net_wire_pending(net->wire) || (net->idle++ & 7) == 0))
         net_wire_progress(net->wire);
 }
 

@@ -20,7 +20,11 @@
 
 #define NET_NAME_MAX 32
 
-typedef enum net_peer_state { NET_FINE, NET_LEFT, NET_DEAD } net_peer_state;
+typedef enum net_peer_state {
+    NET_FINE,
+    NET_LEFT, /* said goodbye */
+    NET_DEAD,
+} net_peer_state;
 
 typedef struct net_life net_life; /* shared with the other ranks of the host */
 typedef struct net_wire net_wire;
@@ -31,7 +35,8 @@ typedef struct net_peer {
     int sock;       /* to a rank on my host; -1 for me and for other hosts */
     net_life *life; /* its life, mapped; NULL on other hosts */
     uint32_t state; /* net_peer_state, atomic */
-    char how[96];   /* why it is called dead; the worker's thread only */
+    char how[96];   /* why it is called dead; written by the worker's thread only */
+    int told_by;    /* who left because of this one's death, -1 nobody; atomic */
 } net_peer;
 
 struct sn_net {
@@ -42,6 +47,7 @@ struct sn_net {
     int dead;       /* first rank known dead, -1 none; atomic */
     net_life *life; /* mine, held by the thread that opened the net */
     net_wire *wire; /* NULL when everybody is on my host */
+    uint32_t idle;  /* calls of sn_net_progress with nothing pending */
 
     pthread_t beat;
     bool beating;
@@ -53,8 +59,13 @@ struct sn_net {
 /* Any thread. The first verdict stays. */
 void net_set_state(sn_net *net, int rank, net_peer_state state);
 net_peer_state net_state(const sn_net *net, int rank);
-/* SN_EPEER with rank, host and reason. */
-sn_status net_peer_gone(const sn_net *net, int rank);
+/* SN_EPEER with rank, host and reason. For one that only left, the reason why it did comes first:
+ * a moved epoch, or somebody's death. */
+sn_status net_peer_gone(sn_net *net, int rank);
+/* Whose failure makes me leave, -1 nobody's: what my goodbye says. */
+int net_culprit(const sn_net *net);
+/* `rank` said goodbye because of `culprit` (-1 nobody). The worker's or the heartbeat thread. */
+void net_said_goodbye(sn_net *net, int rank, int culprit);
 
 /* A list of ranks that names me, sorted, without doubles; SN_EINVAL says what is wrong with it. */
 sn_status net_check_members(const sn_net *net, const int *members, int n);
@@ -63,9 +74,11 @@ uint64_t net_hash_members(const int *members, int n, uint64_t kind);
 /* ---- life.c ---- */
 sn_status net_life_create(int *ret_fd, net_life **ret); /* held by this thread from here on */
 sn_status net_life_map(int fd, net_life **ret);
-void net_life_leave(net_life *life); /* orderly: tells that it left, lets go, unmaps */
+void net_life_leave(net_life *life, int culprit); /* says goodbye, lets go, unmaps */
 void net_life_unmap(net_life *life);
-net_peer_state net_life_look(net_life *life);
+/* The state of its holder; when it left, because of whom. */
+net_peer_state net_life_look(net_life *life, int *ret_culprit);
+void net_look_around(sn_net *net); /* note news of all ranks on my host */
 sn_status net_beat_start(sn_net *net);
 void net_beat_stop(sn_net *net);
 
@@ -87,13 +100,13 @@ sn_status net_local_recv(sn_net *net, int rank, uint64_t what, void *data, size_
 /* ---- iface.c ---- */
 /* Name of the interface with this address; without one: lo when the job is on one machine
  * (`one_kernel`), else that of the default route, else the first that is up. */
-sn_status net_iface_choose(const char *address, bool one_kernel, char ret[64]);
+sn_status net_iface_choose(const char *address, bool one_kernel, sn_time deadline, char ret[64]);
 
 /* ---- wire.c: connections ---- */
 /* Collective over all ranks; `address`, `one_kernel`: as for net_iface_choose. Sets net->wire. */
 sn_status net_wire_open(sn_net *net, sn_boot *boot, const char *address, bool one_kernel,
                         sn_time deadline);
-void net_wire_close(net_wire *wire, bool orderly);
+void net_wire_close(net_wire *wire);
 void net_wire_progress(net_wire *wire);
 void net_wire_sleep(net_wire *wire, sn_time until);
 void net_wire_drop(net_wire *wire, int rank); /* its pending requests complete with SN_EPEER */
@@ -110,5 +123,7 @@ sn_status net_control_send(sn_net *net, int peer, net_tag tag, const void *buf, 
                            sn_net_req **ret);
 sn_status net_control_recv(sn_net *net, int peer, net_tag tag, void *buf, size_t bytes,
                            sn_net_req **ret);
+/* As sn_net_wait, for callers that say themselves what it was for. */
+sn_status net_control_wait(sn_net *net, sn_net_req *req, sn_time deadline);
 
 #endif

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #define GOODBYE_NS (200 * SN_MS) /* how long a closing rank waits for the others to close too */
+#define FLUSH_NS (50 * SN_MS)    /* how long it tries to bring a failure's goodbye out */
 #define CLOSE_NS (200 * SN_MS)
 
 uint64_t wire_tag(int source, bool control, uint64_t tag)
@@ -37,7 +38,7 @@ static void on_bye(void *request, ucs_status_t code, const ucp_tag_recv_info_t *
     wire_peer *p = ctx;
     p->bye_ucx = NULL;
     p->wire->u.ucp_request_free(request);
-    if (code != UCS_OK)
+    if (code != UCS_OK || info->length != sizeof p->culprit)
         return;
     p->bye = true;
     p->wire->event = true;
@@ -77,6 +78,14 @@ void net_wire_drop(net_wire *wire, int rank)
     close_ep(wire, &wire->peers[rank]);
 }
 
+/* A goodbye may have told of deaths of others. */
+static void drop_dead(net_wire *wire)
+{
+    for (int r = 0; r < wire->net->world; r++)
+        if (wire->peers[r].ep && net_state(wire->net, r) == NET_DEAD)
+            net_wire_drop(wire, r);
+}
+
 static void settle(net_wire *wire)
 {
     wire->event = false;
@@ -84,8 +93,9 @@ static void settle(net_wire *wire)
         wire_peer *p = &wire->peers[r];
         if (p->bye) {
             p->bye = false;
-            net_set_state(wire->net, r, NET_LEFT);
+            net_said_goodbye(wire->net, r, p->culprit);
             wire_fail_requests(wire, r, true);
+            drop_dead(wire);
         }
         if (!p->broken)
             continue;
@@ -123,10 +133,11 @@ typedef struct wire_card { /* followed by the address */
     char text[240];
 } wire_card;
 
-static sn_status start_worker(net_wire *wire, const char *address, bool one_kernel)
+static sn_status start_worker(net_wire *wire, const char *address, bool one_kernel,
+                              sn_time deadline)
 {
     char device[64];
-    SN_TRY(net_iface_choose(address, one_kernel, device));
+    SN_TRY(net_iface_choose(address, one_kernel, sn_now() + (deadline - sn_now()) / 2, device));
     SN_TRY(ucx_load(&wire->u));
     SN_TRY(ucx_context(&wire->u, device, &wire->context));
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
@@ -202,8 +213,9 @@ static sn_status connect_to(net_wire *wire, int rank, const void *address)
                                                  UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
                                  .cb.recv = on_bye,
                                  .user_data = p};
-    ucs_status_ptr_t got = wire->u.ucp_tag_recv_nbx(
-        wire->worker, &p->bye_byte, 1, wire_tag(rank, true, NET_TAG_BYE), UINT64_MAX, &param);
+    ucs_status_ptr_t got =
+        wire->u.ucp_tag_recv_nbx(wire->worker, &p->culprit, sizeof p->culprit,
+                                 wire_tag(rank, true, NET_TAG_BYE), UINT64_MAX, &param);
     if (UCS_PTR_IS_ERR(got))
         return sn_fail(SN_EIO, "UCX refused a receive: %s",
                        wire->u.ucs_status_string(UCS_PTR_STATUS(got)));
@@ -231,7 +243,7 @@ static sn_status say_hello(net_wire *wire, sn_time deadline)
         if (status < 0)
             sn_net_cancel(net, reqs[i]);
         else
-            status = sn_net_wait(net, reqs[i], deadline, "the first message");
+            status = net_control_wait(net, reqs[i], deadline);
     }
     free(heard);
     free(reqs);
@@ -261,7 +273,7 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const char *address, bool on
                         sn_time deadline)
 {
     net_wire *wire = net->wire = create(net); /* closed with the net, however far it comes */
-    sn_status started = start_worker(wire, address, one_kernel);
+    sn_status started = start_worker(wire, address, one_kernel, deadline);
     const void *const *blobs;
     const size_t *bytes;
     SN_TRY(publish(wire, boot, started, deadline, &blobs, &bytes));
@@ -276,12 +288,11 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const char *address, bool on
 
 static void send_bye(net_wire *wire, wire_peer *p)
 {
-    static const char bye = 'b';
     ucp_request_param_t param = {.op_attr_mask =
                                      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
                                  .cb.send = on_closed,
                                  .user_data = wire};
-    count(wire, wire->u.ucp_tag_send_nbx(p->ep, &bye, 1,
+    count(wire, wire->u.ucp_tag_send_nbx(p->ep, &wire->bye, sizeof wire->bye,
                                          wire_tag(wire->net->rank, true, NET_TAG_BYE), &param));
     count(wire, wire->u.ucp_ep_flush_nbx(p->ep, &param));
 }
@@ -294,25 +305,28 @@ static bool anybody_there(const net_wire *wire)
     return false;
 }
 
-/* Orderly: say goodbye to each, then wait a moment for theirs. When both ends have said it, no
- * bytes are under way, and closing cannot reset a connection that the other still reads. */
+/* Say goodbye to each, then wait a moment for theirs, unless it is a failure that ends it all. When
+ * both ends have said it, no bytes are under way, and closing cannot reset a connection that the
+ * other still reads. */
 static void part(net_wire *wire)
 {
+    bool orderly = sn_net_alive(wire->net) >= 0;
+    wire->bye = net_culprit(wire->net);
     for (int r = 0; r < wire->net->world; r++)
         if (wire->peers[r].ep && net_state(wire->net, r) == NET_FINE)
             send_bye(wire, &wire->peers[r]);
-    sn_time limit = sn_now() + GOODBYE_NS;
-    while ((wire->closing || anybody_there(wire)) && sn_now() < limit) {
+    sn_time limit = sn_now() + (orderly ? GOODBYE_NS : FLUSH_NS);
+    while ((wire->closing || (orderly && anybody_there(wire))) && sn_now() < limit) {
         net_wire_progress(wire);
         net_wire_sleep(wire, sn_now() + SN_MS);
     }
 }
 
-void net_wire_close(net_wire *wire, bool orderly)
+void net_wire_close(net_wire *wire)
 {
     if (!wire)
         return;
-    if (wire->worker && orderly)
+    if (wire->worker)
         part(wire);
     for (int r = 0; r < wire->net->world; r++) {
         wire_peer *p = &wire->peers[r];

@@ -35,7 +35,7 @@ typedef struct wire_peer {
     ucs_status_t code; /* why the connection broke */
     bool broken, bye;  /* noted by callbacks, acted on by settle() */
     void *bye_ucx;     /* the standing receive of the goodbye */
-    char bye_byte;
+    int32_t culprit;   /* what the goodbye says */
 } wire_peer;
 
 struct net_wire {
@@ -45,6 +45,7 @@ struct net_wire {
     ucp_worker_h worker;
     int efd;
     bool event;       /* some peer has news for settle() */
+    int32_t bye;      /* what my goodbye says: kept while UCX sends it */
     int closing;      /* operations of wire.c that UCX still holds */
     int held;         /* requests that callers hold */
     wire_peer *peers; /* [world] */

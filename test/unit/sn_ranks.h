@@ -18,6 +18,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -64,6 +65,15 @@ typedef struct sn_ranks {
     pid_t *pid; /* [world], 0 once reaped */
 } sn_ranks;
 
+/* Zeroed memory that all ranks share, for a test's own bookkeeping; kept until the test ends. */
+static inline void *sn_ranks_shared(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED)
+        abort();
+    return p;
+}
+
 static inline _Noreturn void sn_rank_die(void)
 {
     raise(SIGKILL);
@@ -73,7 +83,10 @@ static inline _Noreturn void sn_rank_die(void)
 static inline _Noreturn void sn_ranks_child(sn_ranks *s, int rank, int fd)
 {
     sn_boot *boot = NULL;
+    static const int caught[] = {SIGFPE, SIGILL, SIGSEGV, SIGBUS, SIGSYS}; /* by cmocka */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (size_t i = 0; i < SN_COUNT(caught); i++)
+        signal(caught[i], SIG_DFL);
     for (int r = 0; r < rank; r++)
         close(s->fd[r]);
     sn_status status = sn_boot_socket(fd, rank, s->world, &boot);
