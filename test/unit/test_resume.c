@@ -183,6 +183,7 @@ static void test_run_dir(void **state)
     char path[96], *text;
     size_t bytes;
     w->run_dir = world_dir;
+    assert_ok(sn_dir_create(world_dir));
     w->job.checkpoint.dir = NULL;
     w->job.eval_every = STEPS - 1;
     w->job.eval_samples = 3;
@@ -198,7 +199,7 @@ static void test_run_dir(void **state)
         assert_true(row[s].loss == w->loss[s]);
         assert_int_equal(row[s].tokens, w->job.batch * w->job.gpt.sequence);
         assert_true(row[s].flops > 0 && row[s].bytes_net > 0);
-        assert_true(isnan(row[s].val_loss) == (s != STEPS - 2));
+        assert_true(isnan(row[s].val_loss) == (s < STEPS - 2)); /* the last: all held-out text */
     }
     snprintf(path, sizeof path, "%s/links.json", world_dir);
     assert_ok(sn_file_read(path, 4096, &text, &bytes));
@@ -337,6 +338,29 @@ static void test_no_data(void **state)
     world_free(w);
 }
 
+/* What one rank alone cannot do, all say, in its words, and nobody waits for it. */
+static void test_one_cannot(void **state)
+{
+    world *w = world_create();
+    nth_split(w, 6);
+    w->odd = w->job;
+    w->odd.data = "/no/such/text";
+    w->odd_rank = 3;
+    world_run_fn(w, NULL);
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(w->status[r], SN_ENOTFOUND);
+        assert_says(w, r, "rank 3 (h1): data /no/such/text does not exist");
+    }
+    w->odd_rank = -1;
+    w->run_dir = "/no/such/run"; /* rank 0 writes metrics there */
+    world_run_fn(w, NULL);
+    for (int r = 0; r < 4; r++) {
+        assert_true(w->status[r] < 0);
+        assert_says(w, r, "rank 0 (h0): cannot write /no/such/run/metrics.jsonl");
+    }
+    world_free(w);
+}
+
 /* Any split's checkpoint goes on with the same words on one card. */
 static void test_generate(void **state)
 {
@@ -373,7 +397,8 @@ int main(void)
         cmocka_unit_test(test_other_model), cmocka_unit_test(test_run_dir),
         cmocka_unit_test(test_killed),      cmocka_unit_test(test_disagree),
         cmocka_unit_test(test_diverged),    cmocka_unit_test(test_unwritable),
-        cmocka_unit_test(test_no_data),     cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_no_data),     cmocka_unit_test(test_one_cannot),
+        cmocka_unit_test(test_generate),
     };
     return cmocka_run_group_tests_name(__FILE__, tests, world_setup, world_teardown);
 }
