@@ -198,7 +198,7 @@ static void say_json(const bench_case *c, const bench_result *r, const verdict *
     struct utsname u;
     char machine[128];
     uname(&u);
-    snprintf(machine, sizeof machine, "%s %s, %d cores", u.sysname, u.machine, sn_cores());
+    snprintf(machine, sizeof machine, "%.40s %.40s, %d cores", u.sysname, u.machine, sn_cores());
     json_t *o = json_object();
     json_object_set_new(o, "name", json_string(c->name));
     json_object_set_new(o, "value", number(v->value));

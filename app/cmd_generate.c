@@ -25,7 +25,7 @@ static sn_status generate(const sn_args *args, sn_arena *arena)
     prompt = prompt && *prompt ? prompt : "\n";
     SN_TRY(sn_train_generate(&spec.job, spec.job.checkpoint.dir, prompt, bytes, temperature,
                              (uint64_t) seed, &out));
-    printf("%s%s\n", prompt, sn_str_get(&out));
+    puts(sn_str_get(&out));
     sn_str_done(&out);
     return SN_OK;
 }

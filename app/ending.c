@@ -42,7 +42,7 @@ sn_status sn_ending_extras(sn_ending *e, sn_arena *arena)
         status = sn_train_generate(e->job, e->run->ckpt_dir, prompt, SAMPLE_BYTES, 0.7,
                                    e->job->seed, &sample);
     if (status >= 0)
-        e->sample = sn_arena_printf(arena, "%s%s", prompt, sn_str_get(&sample));
+        e->sample = sn_arena_str(arena, sn_str_get(&sample));
     sn_str_done(&sample);
     return status;
 }

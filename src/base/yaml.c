@@ -10,6 +10,7 @@ enum {
     NODES_MAX = 1 << 21,
     DEPTH_MAX = 32,
     KEYS_MAX = 256,
+    MERGED_MAX = 1 << 18,
     ANCHORS_MAX = 256,
     TEXT_MAX = 4096
 };
@@ -24,12 +25,13 @@ typedef struct level {
     sn_yaml_node *node, *key;
     size_t items_cap, keys_cap;
     const char *anchor;
+    sn_yaml_node *merge, *merge_key; /* the value of `<<`, used when the mapping is whole */
 } level;
 
 typedef struct reader {
     sn_yaml_doc *doc;
     yaml_parser_t parser;
-    int nodes, depth, anchors;
+    int nodes, merged, depth, anchors;
     level level[DEPTH_MAX];
     anchor anchor[ANCHORS_MAX];
 } reader;
@@ -67,9 +69,11 @@ static sn_status merge(reader *r, level *l, const sn_yaml_node *at, const sn_yam
             return sn_yaml_fail(r->doc, at,
                                 "`<<` takes a mapping (or a list of them) by its alias");
         for (int k = 0; k < map->items; k++) {
+            if (++r->merged > MERGED_MAX)
+                return sn_yaml_fail(r->doc, at, "more than %d keys are merged", MERGED_MAX);
             if (sn_yaml_get(l->node, map->key[k]->text))
                 continue;
-            if (l->node->items == KEYS_MAX || ++r->nodes > NODES_MAX)
+            if (l->node->items == KEYS_MAX)
                 return sn_yaml_fail(r->doc, at, "merging makes a mapping of more than %d keys",
                                     KEYS_MAX);
             append(r, l, map->key[k], map->item[k]);
@@ -101,9 +105,14 @@ static sn_status place(reader *r, sn_yaml_node *node)
     } else {
         sn_yaml_node *key = l->key;
         l->key = NULL;
-        if (!strcmp(key->text, "<<"))
-            return merge(r, l, key, node);
-        append(r, l, key, node);
+        if (strcmp(key->text, "<<") != 0) {
+            append(r, l, key, node);
+        } else if (l->merge) {
+            return sn_yaml_fail(r->doc, key, "key `<<` is there twice: give it a list");
+        } else {
+            l->merge = node;
+            l->merge_key = key;
+        }
     }
     return SN_OK;
 }
@@ -160,7 +169,10 @@ static sn_status on_open(reader *r, const yaml_event_t *event, sn_yaml_kind kind
 
 static sn_status on_close(reader *r)
 {
-    level *l = &r->level[--r->depth];
+    level *l = &r->level[r->depth - 1];
+    if (l->merge) /* last, so that the mapping's own keys win wherever they stand */
+        SN_TRY(merge(r, l, l->merge_key, l->merge));
+    r->depth--;
     SN_TRY(name_anchor(r, l->anchor, l->node));
     return place(r, l->node);
 }

@@ -104,6 +104,8 @@ typedef struct sn_shard_rule {
         int64_t size;
         bool splittable;    /* false: must be whole on a card */
         sn_combine combine; /* what outputs that lack the label become when it is split */
+        const char *must;   /* what users call it ("heads"), when a split over cards has to split
+                               it: a degree that does not divide it is refused; else NULL */
     } label[SN_LABELS_MAX];
     int8_t in[SN_OP_IN_MAX][SN_RANK_MAX];   /* index into label[] of each operand dim, -1: a dim of
                                                size 1 or unlabelled */

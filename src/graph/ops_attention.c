@@ -47,6 +47,7 @@ static void label(const sn_graph *g, int qkv, int8_t *in, int8_t *o, int8_t *lse
     int8_t b = (int8_t) sn_label(r, LABEL_LEAD + 1, x.dim[B], true, SN_COMBINE_NONE);
     int8_t h = (int8_t) sn_label(r, LABEL_LAST, x.dim[H], true, SN_COMBINE_NONE);
     int8_t e = (int8_t) sn_label(r, LABEL_LAST + 1, x.dim[E], false, SN_COMBINE_NONE);
+    r->label[h].must = "heads"; /* the only way to share the work of the products */
     const int8_t of_qkv[] = {t, b, h, -1, e}, of_o[] = {t, b, h, e}, of_lse[] = {b, h, t};
     for (int d = 0; d < 5; d++)
         in[d] = of_qkv[d];

@@ -9,6 +9,9 @@
 #define SN_OS_OS_H
 
 #include "base/base.h"
+#include "os/event.h"
+#include "os/host.h"
+#include "os/process.h"
 
 #include <sys/types.h>
 

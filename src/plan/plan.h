@@ -140,8 +140,10 @@ typedef struct sn_slot { /* a tensor's place on this card */
     sn_shape shape;  /* local */
     uint64_t offset; /* bytes, from the card's memory; 64-byte aligned unless a view */
     uint64_t bytes;
-    int value; /* graph value, -1 none */
-    int micro; /* micro-batch, -1: persistent */
+    int value;   /* graph value, -1 none */
+    int micro;   /* micro-batch, -1: persistent */
+    int base;    /* a view: the slot it lies in, -1 a slot of its own */
+    uint64_t at; /* a view: bytes from the start of base */
     int first,
         last; /* instructions between which it is alive; persistent: the whole program and beyond */
 } sn_slot;

@@ -13,16 +13,21 @@
  * What to do when something happens is decided by ctl's pure state machine; pool only acts.
  *
  * Invariants
- *  1. Workers are started by exec of this program with the words the caller gives plus --rank
- * --world --host
- *     --agent-fd --page-fd [--bind-address]; OMP_NUM_THREADS=1 and UCX settings are in their
- * environment.
- *  2. The boot exchange of net (sn_boot_server) runs in the launcher; agents only pass bytes (or
- * the fds go through directly).
- *  3. A worker's death is noticed at once (pidfd/SIGCHLD in the agent, a closed socket in the
- * launcher); a stopped or stuck one by its beat (≥ 1 s without while the launcher's own timer is on
- * time).
- *  4. After sn_pool_run returns no process, namespace, veth or segment of the job is left. */
+ *  1. Workers are started by exec of this program with the words the caller gives plus
+ *     --rank R --world W --host NAME --agent-fd FD --page-fd FD [--bind-address IP];
+ * OMP_NUM_THREADS is 1 and UCX leaves signals alone in their environment.
+ *  2. The boot exchange of net (sn_boot_server) runs in the launcher; a worker's --agent-fd is one
+ *     end of a socket whose other end the launcher holds, so the agents pass no bytes on.
+ *  3. A worker's death is noticed at once (SIGCHLD in the agent, its pidfd in the launcher); a
+ *     stopped or stuck one by its beat (≥ 1 s without while the launcher's own timer is on time).
+ *  4. After sn_pool_run returns no process, namespace, veth or segment of the job is left.
+ *  5. Processes are killed by pidfd, or by number as children that only we can reap: nobody
+ *     else's process is ever touched.
+ *
+ * Threads: call sn_pool_run from a thread that lives until it returns, normally the main one: all
+ * children die when the thread that started them ends. The caller may have other threads; between
+ * fork and exec nothing is called that could need a lock of theirs. While it runs the process is a
+ * child subreaper, so that orphans of a lost host can be reaped. */
 #ifndef SN_POOL_POOL_H
 #define SN_POOL_POOL_H
 
@@ -37,13 +42,18 @@ typedef enum sn_isolation {
 } sn_isolation;
 
 typedef struct sn_pool_job {
-    int hosts, cards_per_host,
-        world; /* world ≤ hosts · cards_per_host; rank r on host r / cards_per_host */
-    sn_isolation
-        isolation; /* AUTO: namespaces when they can be had, else groups (said through on_note) */
+    int hosts, cards_per_host;
+    int world; /* ≤ hosts · cards_per_host; rank r is on host r / cards_per_host */
+    /* AUTO: namespaces when there is more than one host and they can be had, else groups (and why
+     * is said through on_note). */
+    sn_isolation isolation;
     const char *const *argv; /* NULL-terminated: program path and first words, e.g.
                                 {"/proc/self/exe", "worker", "--run", DIR} */
-    const char *log_dir;     /* rank R's stdout and stderr go to LOG_DIR/rank-R.log (appended) */
+    const char *log_dir;     /* rank R's stdout and stderr go to LOG_DIR/rank-R.log (appended);
+                                NULL: to ours */
+    /* Attempts after the first that may fail in a row without completing a new step; 0: none.
+     * Progress beyond the furthest step gives the full number back. Errors that would come again
+     * the same (SN_EINVAL, EFIT, ENOSPC, ENOTSUP, EPERM, ENOTFOUND of a worker) are not retried. */
     int retries;
     int64_t step_limit_ns; /* no progress of any worker for so long: the job failed; 0: 60 s */
 
@@ -66,10 +76,14 @@ typedef struct sn_pool_result {
     int attempts;
     bool interrupted;
     int exit_code;          /* of the job: 0, 1, or 130 when interrupted */
+    sn_status status;       /* why it failed: SN_EFIT of a worker and such; SN_OK when it did not */
     char reason[512];       /* the sentence when it failed */
     sn_isolation isolation; /* what was used */
 } sn_pool_result;
 
+/* Runs the job to its end. SN_OK: it ran, *ret says how it ended. Else it could not be started at
+ * all: SN_EINVAL the request, SN_EFIT too many hosts or workers, SN_ENOTFOUND the program or ip,
+ * SN_EPERM namespaces or the log directory, SN_EIO. Setting up two hosts takes 8 ms. */
 sn_status sn_pool_run(const sn_pool_job *job, sn_pool_result *ret);
 
 /* Why emulated hosts cannot be had here: SN_EPERM "namespaces need root (or CAP_SYS_ADMIN)…",

@@ -2,6 +2,7 @@
  * An hwloc tree → one host with its cards and NICs. */
 #include "probe/parts.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -127,7 +128,8 @@ static hwloc_obj_t pci_above(hwloc_obj_t device)
 
 static double pci_speed(hwloc_obj_t pci)
 {
-    return pci && pci->attr->pcidev.linkspeed > 0 ? pci->attr->pcidev.linkspeed * 1e9 : 0;
+    double gigabytes = pci ? pci->attr->pcidev.linkspeed : 0; /* of a float: three digits count */
+    return gigabytes > 0 ? round(gigabytes * 1000) * 1e6 : 0;
 }
 
 static int numa_of_device(hwloc_topology_t tree, hwloc_obj_t device)

@@ -51,7 +51,8 @@ static void add_host(sn_topo *topo, const sn_topo *base, int h, int cards, int h
         sn_topo_add_link(topo, topo->card[c].vertex, topo->host[h].vertex, link->latency_ns,
                          link->bytes_per_s, link->kind, link->measured);
     }
-    int nic = topo->nic[sn_topo_add_nic(topo, h, "eth0", w.bytes_per_s)].vertex;
+    int n = sn_topo_add_nic(topo, h, "eth0", w.bytes_per_s);
+    int nic = topo->nic[n].vertex;
     double part = w.latency_ns / 4;
     sn_topo_add_link(topo, nic, topo->host[h].vertex, part, w.bytes_per_s, "tcp", false);
     sn_topo_add_link(topo, nic, sw, part, w.bytes_per_s, "tcp", false);
@@ -75,10 +76,10 @@ sn_status sn_topo_emulate(const sn_topo *base, int hosts, int cards, double link
                        base->name);
     }
     sn_topo *topo = sn_topo_create(base->name);
-    int sw = topo->sw[sn_topo_add_switch(topo, "s0")].vertex;
+    int s = sn_topo_add_switch(topo, "s0");
     wire w = {link_latency_ns, link_bytes_per_s};
     for (int h = 0; h < hosts; h++)
-        add_host(topo, base, h, cards, hosts, cpu, cpus, sw, w);
+        add_host(topo, base, h, cards, hosts, cpu, cpus, topo->sw[s].vertex, w);
     free(cpu);
     *ret = topo;
     return SN_OK;

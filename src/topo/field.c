@@ -1,117 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fields of a YAML tree as values: words, numbers, quantities with units. */
+ * Names, and quantities with units. */
+#include "topo/field.h"
 #include "topo/model.h"
-#include "topo/node.h"
 
-#include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-sn_status topo_fail(const topo_doc *doc, const topo_node *at, const char *format, ...)
-{
-    char text[400];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    return sn_fail(SN_EINVAL, "%s:%d: %s", doc->file, at->line, text);
-}
-
-const topo_node *topo_get(const topo_node *map, const char *key)
-{
-    for (int i = 0; i < map->items; i++)
-        if (!strcmp(map->key[i]->text, key))
-            return map->item[i];
-    return NULL;
-}
-
-sn_status topo_keys(const topo_doc *doc, const topo_node *node, const char *what,
-                    const char *const *keys, int n)
-{
-    if (node->kind != TOPO_MAP)
-        return topo_fail(doc, node, "%s must be a mapping {key: value, …}", what);
-    for (int i = 0; i < node->items; i++) {
-        const char *key = node->key[i]->text;
-        int k = 0;
-        while (k < n && strcmp(keys[k], key) != 0)
-            k++;
-        if (k < n)
-            continue;
-        const char *near = sn_str_nearest(key, keys, n);
-        if (near)
-            return topo_fail(doc, node->key[i], "%s has no key `%.64s`; did you mean `%s`?", what,
-                             key, near);
-        return topo_fail(doc, node->key[i], "%s has no key `%.64s`", what, key);
-    }
-    return SN_OK;
-}
-
-sn_status topo_need(const topo_doc *doc, const topo_node *map, const char *what, const char *key,
-                    const topo_node **ret)
-{
-    const topo_node *node = topo_get(map, key);
-    if (!node)
-        return topo_fail(doc, map, "%s needs the key `%s`", what, key);
-    *ret = node;
-    return SN_OK;
-}
-
-sn_status topo_text(const topo_doc *doc, const topo_node *node, const char *what, const char **ret)
-{
-    if (node->kind != TOPO_SCALAR || !*node->text)
-        return topo_fail(doc, node, "`%s` must be a word", what);
-    *ret = node->text;
-    return SN_OK;
-}
-
-sn_status topo_word(const topo_doc *doc, const topo_node *node, const char *what, const char **ret)
+sn_status topo_word(const sn_yaml_doc *doc, const sn_yaml_node *node, const char *what,
+                    const char **ret)
 {
     const char *text = NULL;
-    SN_TRY(topo_text(doc, node, what, &text));
+    SN_TRY(sn_yaml_text(doc, node, what, &text));
     for (const char *c = text; *c; c++)
         if (!topo_name_char(*c))
-            return topo_fail(doc, node, "`%s` is `%.64s`: letters, digits and -_.:@+ make a name",
-                             what, text);
+            return sn_yaml_fail(
+                doc, node, "`%s` is `%.64s`: letters, digits and -_.:@+ make a name", what, text);
     if (strlen(text) > TOPO_NAME_LONG)
-        return topo_fail(doc, node, "`%s` is `%.32s…`: at most %d characters", what, text,
-                         TOPO_NAME_LONG);
+        return sn_yaml_fail(doc, node, "`%s` is `%.32s…`: at most %d characters", what, text,
+                            TOPO_NAME_LONG);
     *ret = text;
     return SN_OK;
-}
-
-sn_status topo_int(const topo_doc *doc, const topo_node *node, const char *what, int64_t least,
-                   int64_t most, int64_t *ret)
-{
-    const char *text = NULL;
-    int64_t v;
-    SN_TRY(topo_text(doc, node, what, &text));
-    if (!sn_str_to_int(text, &v) || v < least || v > most)
-        return topo_fail(doc, node, "`%s` is `%.64s`: a whole number from %lld to %lld is needed",
-                         what, text, (long long) least, (long long) most);
-    *ret = v;
-    return SN_OK;
-}
-
-sn_status topo_bool(const topo_doc *doc, const topo_node *node, const char *what, bool *ret)
-{
-    const char *text = NULL;
-    SN_TRY(topo_text(doc, node, what, &text));
-    bool yes = !strcmp(text, "true");
-    if (!yes && strcmp(text, "false") != 0)
-        return topo_fail(doc, node, "`%s` is `%.64s`: `true` or `false` is needed", what, text);
-    *ret = yes;
-    return SN_OK;
-}
-
-int topo_items(const topo_node *node)
-{
-    return !node ? 0 : node->kind == TOPO_LIST ? node->items : 1;
-}
-
-const topo_node *topo_item(const topo_node *node, int i)
-{
-    return node->kind == TOPO_LIST ? node->item[i] : node;
 }
 
 typedef struct unit_row {
@@ -173,35 +81,35 @@ static bool split(const char *text, double *ret_number, const char **ret_unit)
     return sn_str_to_float(number, ret_number);
 }
 
-sn_status topo_quantity(const topo_doc *doc, const topo_node *node, const char *what,
+sn_status topo_quantity(const sn_yaml_doc *doc, const sn_yaml_node *node, const char *what,
                         topo_unit unit, bool or_unknown, double *ret)
 {
     const char *text = NULL, *tail, *example = kinds[unit].example;
     double v;
-    SN_TRY(topo_text(doc, node, what, &text));
+    SN_TRY(sn_yaml_text(doc, node, what, &text));
     if (or_unknown && !strcmp(text, "unknown")) {
         *ret = 0;
         return SN_OK;
     }
     if (!split(text, &v, &tail))
-        return topo_fail(doc, node, "`%s` is `%.64s`: a number with a unit is needed, like %s",
-                         what, text, example);
+        return sn_yaml_fail(doc, node, "`%s` is `%.64s`: a number with a unit is needed, like %s",
+                            what, text, example);
     if (!*tail)
-        return topo_fail(doc, node, "`%s` is `%.64s` without a unit: write it like %s", what, text,
-                         example);
+        return sn_yaml_fail(doc, node, "`%s` is `%.64s` without a unit: write it like %s", what,
+                            text, example);
     double factor = factor_of(unit, tail);
     if (factor == 0)
-        return topo_fail(doc, node,
-                         "`%s` is `%.64s`: `%.32s` is not a unit for it; write it like %s", what,
-                         text, tail, example);
+        return sn_yaml_fail(doc, node,
+                            "`%s` is `%.64s`: `%.32s` is not a unit for it; write it like %s", what,
+                            text, tail, example);
     v *= factor;
     if (!(v > 0) || v > kinds[unit].most)
-        return topo_fail(doc, node, "`%s` is `%.64s`: it must be above 0 and at most %g %s", what,
-                         text, kinds[unit].most,
-                         unit == TOPO_RATE    ? "B/s"
-                         : unit == TOPO_TIME  ? "ns"
-                         : unit == TOPO_BYTES ? "B"
-                                              : "FLOP/s");
+        return sn_yaml_fail(doc, node, "`%s` is `%.64s`: it must be above 0 and at most %g %s",
+                            what, text, kinds[unit].most,
+                            unit == TOPO_RATE    ? "B/s"
+                            : unit == TOPO_TIME  ? "ns"
+                            : unit == TOPO_BYTES ? "B"
+                                                 : "FLOP/s");
     *ret = v;
     return SN_OK;
 }
@@ -226,7 +134,8 @@ void topo_quantity_add(sn_str *out, topo_unit unit, double value)
     char best[64] = "unknown", text[64];
     size_t shortest = SIZE_MAX;
     for (size_t i = 0; value > 0 && i < SN_COUNT(units); i++)
-        if (units[i].unit == unit && exact(text, value, &units[i]) && strlen(text) < shortest) {
+        if (units[i].unit == unit && (value >= units[i].factor || units[i].factor == 1) &&
+            exact(text, value, &units[i]) && strlen(text) < shortest) {
             shortest = strlen(text);
             memcpy(best, text, sizeof best);
         }

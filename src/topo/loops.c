@@ -73,12 +73,12 @@ static sn_status name_loop(const climb *c)
         if (++shown <= 6)
             sn_str_printf(&loop, ", which is above %s", sn_topo_vertex_name(w->topo, at));
     } while (at != v);
-    topo_node where = {.line = line};
+    sn_yaml_node where = {.line = line};
     sn_status status =
-        topo_fail(w->doc, &where,
-                  "a loop of switches: %.280s; `from` is the lower side (write rings "
-                  "with `among`)",
-                  sn_str_get(&loop));
+        sn_yaml_fail(w->doc, &where,
+                     "a loop of switches: %.280s; `from` is the lower side (write rings "
+                     "with `among`)",
+                     sn_str_get(&loop));
     sn_str_done(&loop);
     free(lower);
     free(seen);

@@ -2,7 +2,9 @@
  * The arrays of a topology and how they grow. */
 #include "topo/model.h"
 
+#include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void sn_topo_free(sn_topo *topo)
@@ -28,6 +30,28 @@ const char *sn_topo_local_name(const char *name)
 {
     const char *slash = strrchr(name, '/');
     return slash ? slash + 1 : name;
+}
+
+bool topo_name_counted(const char *name, size_t *ret_prefix, int *ret_number)
+{
+    size_t n = strlen(name), p = n;
+    while (p && isdigit((unsigned char) name[p - 1]))
+        p--;
+    if (p == n || p == 0 || n - p > 9 || (name[p] == '0' && n - p > 1))
+        return false;
+    *ret_prefix = p;
+    *ret_number = atoi(name + p);
+    return true;
+}
+
+bool topo_name_follows(const char *a, const char *b)
+{
+    size_t pa, pb;
+    int na, nb;
+    a = sn_topo_local_name(a);
+    b = sn_topo_local_name(b);
+    return topo_name_counted(a, &pa, &na) && topo_name_counted(b, &pb, &nb) && pa == pb &&
+           !strncmp(a, b, pa) && nb == na + 1;
 }
 
 static void clean(char *name)

@@ -19,6 +19,11 @@ void topo_routes_free(topo_routes *routes);
 /* May a name hold this character? Names are words for patterns, YAML, JSON and dot alike. */
 bool topo_name_char(char c);
 
+/* "leaf12" → 4 and 12; false when the name does not end in a number that counting would print. */
+bool topo_name_counted(const char *name, size_t *ret_prefix, int *ret_number);
+/* Is b what counting on from a gives ("h0/c7", "h0/c8")? */
+bool topo_name_follows(const char *a, const char *b);
+
 /* The link between a card and its host, or -1 (half-built). */
 int topo_card_link(const sn_topo *topo, int card);
 

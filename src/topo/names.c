@@ -63,21 +63,23 @@ bool topo_pattern_is(const char *text)
     return strpbrk(text, "*[") != NULL;
 }
 
-/* "[2-7]" or "[3]" at *pattern against the digits at *name; both move behind it. */
+/* "[2-7]" or "[3]" at *pattern against the number at *name; both move behind it when it fits. */
 static bool range_match(const char **pattern, const char **name)
 {
-    char *end;
-    unsigned long least = strtoul(*pattern + 1, &end, 10), most = least;
-    if (*end == '-')
-        most = strtoul(end + 1, &end, 10);
-    if (*end != ']' || !isdigit((unsigned char) **name))
+    char *close, *end;
+    unsigned long least = strtoul(*pattern + 1, &close, 10), most = least;
+    if (*close == '-')
+        most = strtoul(close + 1, &close, 10);
+    if (*close != ']' || !isdigit((unsigned char) **name))
         return false;
     if (**name == '0' && isdigit((unsigned char) (*name)[1]))
         return false;
-    *pattern = end + 1;
     unsigned long v = strtoul(*name, &end, 10);
+    if (v < least || v > most)
+        return false;
+    *pattern = close + 1;
     *name = end;
-    return v >= least && v <= most;
+    return true;
 }
 
 /* One element of the pattern against what it consumes of the name. */

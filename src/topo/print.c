@@ -86,8 +86,10 @@ static void card_lines(const sn_topo *topo, const sn_topo_host *h, sn_str *out)
     int end = h->first_card + h->cards, next;
     for (int c = h->first_card; c < end; c = next) {
         const sn_topo_card *card = &topo->card[c];
-        for (next = c + 1; next < end && cards_alike(card, &topo->card[next]); next++)
-            ;
+        for (next = c + 1; next < end; next++)
+            if (!cards_alike(card, &topo->card[next]) ||
+                !topo_name_follows(topo->card[next - 1].name, topo->card[next].name))
+                break;
         sn_str_printf(out, "  %d × %s: ", next - c, card->kind);
         span(out, sn_topo_local_name(card->name), sn_topo_local_name(topo->card[next - 1].name));
         card_cores(card, next - c, out);
@@ -110,8 +112,10 @@ static void nic_lines(const sn_topo *topo, const int *first_nic, int h, sn_str *
     int end = first_nic[h + 1], next;
     for (int i = first_nic[h]; i < end; i = next) {
         const sn_topo_nic *nic = &topo->nic[i];
-        for (next = i + 1; next < end && topo->nic[next].bytes_per_s == nic->bytes_per_s; next++)
-            ;
+        for (next = i + 1; next < end; next++)
+            if (topo->nic[next].bytes_per_s != nic->bytes_per_s ||
+                !topo_name_follows(topo->nic[next - 1].name, topo->nic[next].name))
+                break;
         sn_str_printf(out, "  %d × NIC: ", next - i);
         span(out, sn_topo_local_name(nic->name), sn_topo_local_name(topo->nic[next - 1].name));
         sn_str_printf(out, ", %s\n",

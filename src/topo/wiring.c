@@ -8,7 +8,7 @@
 
 enum { WORD_MAX = 128, LISTED_MAX = 1024, DIMENSIONS_MAX = 6 };
 
-void topo_wiring_init(topo_wiring *w, const topo_doc *doc, sn_topo *topo, topo_names *names)
+void topo_wiring_init(topo_wiring *w, const sn_yaml_doc *doc, sn_topo *topo, topo_names *names)
 {
     *w = (topo_wiring){.doc = doc, .topo = topo, .names = names, .pairs_cap = 64};
     w->pair = sn_alloc(w->pairs_cap * sizeof *w->pair);
@@ -21,19 +21,19 @@ void topo_wiring_done(topo_wiring *w)
     *w = (topo_wiring){0};
 }
 
-sn_status topo_cable_read(const topo_doc *doc, const topo_node *map, const char *what,
+sn_status topo_cable_read(const sn_yaml_doc *doc, const sn_yaml_node *map, const char *what,
                           topo_cable *ret)
 {
-    const topo_node *node;
+    const sn_yaml_node *node;
     topo_cable cable = {.kind = "link"};
-    SN_TRY(topo_need(doc, map, what, "latency", &node));
+    SN_TRY(sn_yaml_need(doc, map, what, "latency", &node));
     SN_TRY(topo_quantity(doc, node, "latency", TOPO_TIME, false, &cable.latency_ns));
-    SN_TRY(topo_need(doc, map, what, "bandwidth", &node));
+    SN_TRY(sn_yaml_need(doc, map, what, "bandwidth", &node));
     SN_TRY(topo_quantity(doc, node, "bandwidth", TOPO_RATE, false, &cable.bytes_per_s));
-    if ((node = topo_get(map, "kind")))
+    if ((node = sn_yaml_get(map, "kind")))
         SN_TRY(topo_word(doc, node, "kind", &cable.kind));
-    if ((node = topo_get(map, "measured")))
-        SN_TRY(topo_bool(doc, node, "measured", &cable.measured));
+    if ((node = sn_yaml_get(map, "measured")))
+        SN_TRY(sn_yaml_bool(doc, node, "measured", &cable.measured));
     *ret = cable;
     return SN_OK;
 }
@@ -64,15 +64,15 @@ static bool pair_add(topo_wiring *w, int a, int b)
 
 /* ---- what a line names ---- */
 
-static sn_status select_one(topo_wiring *w, const topo_node *node, const char *what, int host,
+static sn_status select_one(topo_wiring *w, const sn_yaml_node *node, const char *what, int host,
                             topo_set *set)
 {
     const char *text;
     char full[2 * WORD_MAX + 2];
     int from = 0, to = w->topo->vertices;
-    SN_TRY(topo_text(w->doc, node, what, &text));
+    SN_TRY(sn_yaml_text(w->doc, node, what, &text));
     if (strlen(text) > WORD_MAX)
-        return topo_fail(w->doc, node, "`%s`: a name has at most %d characters", what, WORD_MAX);
+        return sn_yaml_fail(w->doc, node, "`%s`: a name has at most %d characters", what, WORD_MAX);
     if (host >= 0) { /* while a host is being read it is the last one: its vertices are the tail */
         from = w->topo->host[host].vertex;
         const char *name = w->topo->host[host].name;
@@ -84,24 +84,24 @@ static sn_status select_one(topo_wiring *w, const topo_node *node, const char *w
     }
     size_t before = set->n;
     if (!topo_names_select(w->names, text, from, to, set))
-        return topo_fail(w->doc, node,
-                         "too many patterns for a topology of this size: name more "
-                         "vertices with one");
+        return sn_yaml_fail(w->doc, node,
+                            "too many patterns for a topology of this size: name more "
+                            "vertices with one");
     if (set->n > before)
         return SN_OK;
     const char *near = topo_names_nearest(w->names, text);
-    return topo_fail(w->doc, node, "`%s`: nothing is named `%s`%s%s%s", what, text,
-                     near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+    return sn_yaml_fail(w->doc, node, "`%s`: nothing is named `%s`%s%s%s", what, text,
+                        near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 }
 
-static sn_status select_set(topo_wiring *w, const topo_node *node, const char *what, int host,
+static sn_status select_set(topo_wiring *w, const sn_yaml_node *node, const char *what, int host,
                             topo_set *set)
 {
-    int n = topo_items(node);
+    int n = sn_yaml_items(node);
     if (n < 1 || n > LISTED_MAX)
-        return topo_fail(w->doc, node, "`%s` lists %d names: 1 to %d", what, n, LISTED_MAX);
+        return sn_yaml_fail(w->doc, node, "`%s` lists %d names: 1 to %d", what, n, LISTED_MAX);
     for (int i = 0; i < n; i++)
-        SN_TRY(select_one(w, topo_item(node, i), what, host, set));
+        SN_TRY(select_one(w, sn_yaml_item(node, i), what, host, set));
     return SN_OK;
 }
 
@@ -109,7 +109,7 @@ static sn_status select_set(topo_wiring *w, const topo_node *node, const char *w
 
 typedef struct task {
     topo_wiring *w;
-    const topo_node *line;
+    const sn_yaml_node *line;
     topo_cable cable;
     bool upward;
     topo_set from, to; /* `to` is empty for `among` */
@@ -121,13 +121,15 @@ static sn_status join(task *t, int a, int b)
     topo_wiring *w = t->w;
     sn_topo *topo = w->topo;
     if (a == b)
-        return topo_fail(w->doc, t->line, "%s is linked to itself", sn_topo_vertex_name(topo, a));
+        return sn_yaml_fail(w->doc, t->line, "%s is linked to itself",
+                            sn_topo_vertex_name(topo, a));
     if (!pair_add(w, a, b))
-        return topo_fail(w->doc, t->line,
-                         "%s and %s are linked already: state parallel cables once, with their sum",
-                         sn_topo_vertex_name(topo, a), sn_topo_vertex_name(topo, b));
+        return sn_yaml_fail(
+            w->doc, t->line,
+            "%s and %s are linked already: state parallel cables once, with their sum",
+            sn_topo_vertex_name(topo, a), sn_topo_vertex_name(topo, b));
     if (topo->links == TOPO_LINKS_MAX)
-        return topo_fail(w->doc, t->line, "more than %d links", TOPO_LINKS_MAX);
+        return sn_yaml_fail(w->doc, t->line, "more than %d links", TOPO_LINKS_MAX);
     const topo_cable *c = &t->cable;
     sn_topo_add_link(topo, a, b, c->latency_ns, c->bytes_per_s, c->kind, c->measured);
     if (!t->upward || topo->vertex[a].kind != SN_VERTEX_SWITCH ||
@@ -152,8 +154,9 @@ static sn_status all(task *t)
 static sn_status one(task *t)
 {
     if (t->from.n != t->to.n)
-        return topo_fail(t->w->doc, t->line, "pattern `one` joins equal numbers: here %zu and %zu",
-                         t->from.n, t->to.n);
+        return sn_yaml_fail(t->w->doc, t->line,
+                            "pattern `one` joins equal numbers: here %zu and %zu", t->from.n,
+                            t->to.n);
     for (size_t i = 0; i < t->from.n; i++)
         SN_TRY(join(t, t->from.vertex[i], t->to.vertex[i]));
     return SN_OK;
@@ -193,8 +196,8 @@ static sn_status lattice(task *t, bool wrap)
     for (int d = 0; d < t->dimensions && product <= t->from.n; d++)
         product *= (size_t) t->size[d];
     if (product != t->from.n)
-        return topo_fail(t->w->doc, t->line, "`size` is not that of the %zu vertices of `among`",
-                         t->from.n);
+        return sn_yaml_fail(t->w->doc, t->line, "`size` is not that of the %zu vertices of `among`",
+                            t->from.n);
     size_t stride = 1;
     for (int d = t->dimensions - 1; d >= 0; stride *= (size_t) t->size[d--]) {
         size_t n = (size_t) t->size[d];
@@ -236,10 +239,10 @@ static const struct pattern {
     {"torus", true, true, torus},   /* the same with */
 };
 
-static sn_status pattern_named(task *t, const topo_node *node, const struct pattern **ret)
+static sn_status pattern_named(task *t, const sn_yaml_node *node, const struct pattern **ret)
 {
     const char *text, *names[SN_COUNT(patterns)];
-    SN_TRY(topo_text(t->w->doc, node, "pattern", &text));
+    SN_TRY(sn_yaml_text(t->w->doc, node, "pattern", &text));
     for (size_t i = 0; i < SN_COUNT(patterns); i++) {
         names[i] = patterns[i].name;
         if (!strcmp(text, patterns[i].name)) {
@@ -248,10 +251,10 @@ static sn_status pattern_named(task *t, const topo_node *node, const struct patt
         }
     }
     const char *near = sn_str_nearest(text, names, SN_COUNT(names));
-    return topo_fail(t->w->doc, node,
-                     "no pattern `%.64s`%s%s%s (all, one, block, cycle for `from` "
-                     "and `to`; full, ring, grid, torus for `among`)",
-                     text, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
+    return sn_yaml_fail(t->w->doc, node,
+                        "no pattern `%.64s`%s%s%s (all, one, block, cycle for `from` "
+                        "and `to`; full, ring, grid, torus for `among`)",
+                        text, near ? "; did you mean `" : "", near ? near : "", near ? "`?" : "");
 }
 
 /* Without a word: two single vertices or one against many are unmistakable. */
@@ -264,14 +267,14 @@ static const struct pattern *pattern_plain(const task *t, bool among)
     return t->from.n == t->to.n ? &patterns[1] : NULL;
 }
 
-static sn_status read_size(task *t, const topo_node *node)
+static sn_status read_size(task *t, const sn_yaml_node *node)
 {
-    t->dimensions = topo_items(node);
+    t->dimensions = sn_yaml_items(node);
     if (t->dimensions < 1 || t->dimensions > DIMENSIONS_MAX)
-        return topo_fail(t->w->doc, node, "`size` has 1 to %d dimensions", DIMENSIONS_MAX);
+        return sn_yaml_fail(t->w->doc, node, "`size` has 1 to %d dimensions", DIMENSIONS_MAX);
     for (int d = 0; d < t->dimensions; d++) {
         int64_t v;
-        SN_TRY(topo_int(t->w->doc, topo_item(node, d), "size", 1, TOPO_VERTICES_MAX, &v));
+        SN_TRY(sn_yaml_int(t->w->doc, sn_yaml_item(node, d), "size", 1, TOPO_VERTICES_MAX, &v));
         t->size[d] = (int) v;
     }
     return SN_OK;
@@ -279,20 +282,21 @@ static sn_status read_size(task *t, const topo_node *node)
 
 static sn_status choose(task *t, bool among, const struct pattern **ret)
 {
-    const topo_doc *doc = t->w->doc;
-    const topo_node *word = topo_get(t->line, "pattern"), *size = topo_get(t->line, "size");
+    const sn_yaml_doc *doc = t->w->doc;
+    const sn_yaml_node *word = sn_yaml_get(t->line, "pattern"),
+                       *size = sn_yaml_get(t->line, "size");
     const struct pattern *p = pattern_plain(t, among);
     if (word)
         SN_TRY(pattern_named(t, word, &p));
     if (!p)
-        return topo_fail(doc, t->line, "%zu %s %zu vertices: say how with `pattern: %s`", t->from.n,
-                         among ? "among" : "to", among ? t->from.n : t->to.n,
-                         among ? "full|ring|grid|torus" : "all|block|cycle");
+        return sn_yaml_fail(doc, t->line, "%zu %s %zu vertices: say how with `pattern: %s`",
+                            t->from.n, among ? "among" : "to", among ? t->from.n : t->to.n,
+                            among ? "full|ring|grid|torus" : "all|block|cycle");
     if (p->among != among)
-        return topo_fail(doc, t->line, "pattern `%s` needs %s", p->name,
-                         p->among ? "`among`" : "`from` and `to`");
+        return sn_yaml_fail(doc, t->line, "pattern `%s` needs %s", p->name,
+                            p->among ? "`among`" : "`from` and `to`");
     if (size && !p->sized)
-        return topo_fail(doc, size, "`size` belongs to pattern grid or torus");
+        return sn_yaml_fail(doc, size, "`size` belongs to pattern grid or torus");
     if (size)
         SN_TRY(read_size(t, size));
     *ret = p;
@@ -304,11 +308,11 @@ static sn_status line_read(task *t, int host)
     static const char *const keys[] = {"from", "to", "among", "pattern", "size", TOPO_CABLE_KEYS};
     topo_wiring *w = t->w;
     const struct pattern *p = NULL;
-    SN_TRY(topo_keys(w->doc, t->line, "a link", keys, SN_COUNT(keys)));
-    const topo_node *among = topo_get(t->line, "among"), *from = topo_get(t->line, "from"),
-                    *to = topo_get(t->line, "to");
+    SN_TRY(sn_yaml_keys(w->doc, t->line, "a link", keys, SN_COUNT(keys)));
+    const sn_yaml_node *among = sn_yaml_get(t->line, "among"), *from = sn_yaml_get(t->line, "from"),
+                       *to = sn_yaml_get(t->line, "to");
     if (among ? from || to : !from || !to)
-        return topo_fail(w->doc, t->line, "a link has `from` and `to` (upward), or `among`");
+        return sn_yaml_fail(w->doc, t->line, "a link has `from` and `to` (upward), or `among`");
     SN_TRY(topo_cable_read(w->doc, t->line, "a link", &t->cable));
     SN_TRY(select_set(w, among ? among : from, among ? "among" : "from", host, &t->from));
     if (!among)
@@ -318,7 +322,7 @@ static sn_status line_read(task *t, int host)
     return p->join(t);
 }
 
-sn_status topo_wiring_line(topo_wiring *w, const topo_node *line, int host)
+sn_status topo_wiring_line(topo_wiring *w, const sn_yaml_node *line, int host)
 {
     task t = {.w = w, .line = line};
     sn_status status = line_read(&t, host);

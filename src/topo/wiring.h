@@ -3,8 +3,8 @@
 #ifndef SN_TOPO_WIRING_H
 #define SN_TOPO_WIRING_H
 
+#include "topo/field.h"
 #include "topo/names.h"
-#include "topo/node.h"
 
 /* latency, bandwidth, kind, measured of a link, as a line states them. */
 typedef struct topo_cable {
@@ -16,7 +16,7 @@ typedef struct topo_cable {
 #define TOPO_CABLE_KEYS "kind", "latency", "bandwidth", "measured"
 
 /* From the four keys of `map`, whose other keys the caller has checked. */
-sn_status topo_cable_read(const topo_doc *doc, const topo_node *map, const char *what,
+sn_status topo_cable_read(const sn_yaml_doc *doc, const sn_yaml_node *map, const char *what,
                           topo_cable *ret);
 
 typedef struct topo_upward { /* a link between switches that a line calls `from` and `to` */
@@ -24,7 +24,7 @@ typedef struct topo_upward { /* a link between switches that a line calls `from`
 } topo_upward;
 
 typedef struct topo_wiring {
-    const topo_doc *doc;
+    const sn_yaml_doc *doc;
     sn_topo *topo;
     topo_names *names;
     uint64_t *pair; /* open addressing: pairs of vertices that have a link */
@@ -33,11 +33,11 @@ typedef struct topo_wiring {
     size_t ups, ups_cap;
 } topo_wiring;
 
-void topo_wiring_init(topo_wiring *w, const topo_doc *doc, sn_topo *topo, topo_names *names);
+void topo_wiring_init(topo_wiring *w, const sn_yaml_doc *doc, sn_topo *topo, topo_names *names);
 void topo_wiring_done(topo_wiring *w);
 
 /* Add the links of one `links` entry. `host` ≥ 0: names are local to that host ("." is itself). */
-sn_status topo_wiring_line(topo_wiring *w, const topo_node *line, int host);
+sn_status topo_wiring_line(topo_wiring *w, const sn_yaml_node *line, int host);
 
 /* Links of switches must not lead upward in a circle. */
 sn_status topo_wiring_loops(const topo_wiring *w);

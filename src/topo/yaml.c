@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * A topology as a cluster file. Equal neighbours whose names count up become one entry with a
  * `count`; links of the network are written one by one. */
+#include "topo/field.h"
 #include "topo/model.h"
-#include "topo/node.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -106,29 +106,6 @@ static void name_add(sn_str *out, const char *name)
     sn_str_printf(out, plain ? "%s" : "\"%s\"", name);
 }
 
-/* "leaf12" → 4 and 12; false when the name does not end in a number that counting would print. */
-static bool counted(const char *name, size_t *ret_prefix, int *ret_number)
-{
-    size_t n = strlen(name), p = n;
-    while (p && isdigit((unsigned char) name[p - 1]))
-        p--;
-    if (p == n || p == 0 || n - p > 9 || (name[p] == '0' && n - p > 1))
-        return false;
-    *ret_prefix = p;
-    *ret_number = atoi(name + p);
-    return true;
-}
-
-static bool follows(const char *a, const char *b)
-{
-    size_t pa, pb;
-    int na, nb;
-    a = sn_topo_local_name(a);
-    b = sn_topo_local_name(b);
-    return counted(a, &pa, &na) && counted(b, &pb, &nb) && pa == pb && !strncmp(a, b, pa) &&
-           nb == na + 1;
-}
-
 /* `name: h, first: 2, count: 4` of a run of names; `plain` and `index` say which name the reader
  * would make up, `gap` goes between. False when nothing had to be said. */
 static bool run_add(sn_str *out, const char *name, int count, const char *plain, int index,
@@ -137,7 +114,7 @@ static bool run_add(sn_str *out, const char *name, int count, const char *plain,
     size_t prefix;
     int number;
     name = sn_topo_local_name(name);
-    bool numbered = counted(name, &prefix, &number);
+    bool numbered = topo_name_counted(name, &prefix, &number);
     bool made_up = plain && numbered && prefix == strlen(plain) && !strncmp(name, plain, prefix) &&
                    number == index;
     if (!made_up) {
@@ -254,7 +231,7 @@ static void cards(const writer *w, const sn_topo_host *h)
         const sn_topo_card *card = &topo->card[c];
         for (next = c + 1; next < end && next - c < 4096; next++)
             if (!cards_alike(w, c, next) ||
-                !follows(topo->card[next - 1].name, topo->card[next].name))
+                !topo_name_follows(topo->card[next - 1].name, topo->card[next].name))
                 break;
         sn_str_add(w->out, "      - {");
         bool said = run_add(w->out, card->name, next - c, "c", c - h->first_card, ", ");
@@ -306,7 +283,8 @@ static void nics(const writer *w, int h)
         const sn_topo_nic *nic = &w->topo->nic[b->list[k]];
         for (next = k + 1; next < end; next++)
             if (!nics_alike(w, b->list[k], b->list[next]) ||
-                !follows(w->topo->nic[b->list[next - 1]].name, w->topo->nic[b->list[next]].name))
+                !topo_name_follows(w->topo->nic[b->list[next - 1]].name,
+                                   w->topo->nic[b->list[next]].name))
                 break;
         sn_str_add(w->out, "      - {");
         bool said = run_add(w->out, nic->name, next - k, "nic", k - at, ", ");
@@ -328,7 +306,7 @@ static void switches(const writer *w, const int *list, int n, const char *indent
         sn_str_printf(w->out, "%sswitches:\n", indent);
     for (int k = 0; k < n; k = next) {
         for (next = k + 1; next < n; next++)
-            if (!follows(w->topo->sw[list[next - 1]].name, w->topo->sw[list[next]].name))
+            if (!topo_name_follows(w->topo->sw[list[next - 1]].name, w->topo->sw[list[next]].name))
                 break;
         sn_str_printf(w->out, "%s  - {", indent);
         run_add(w->out, w->topo->sw[list[k]].name, next - k, NULL, 0, ", ");
@@ -405,9 +383,9 @@ static void host_numbers(const writer *w, const sn_topo_host *h)
 static bool numbers_alike(const writer *w, int a, int b)
 {
     const sn_topo_host *x = &w->topo->host[a], *y = &w->topo->host[b];
-    return follows(x->name, y->name) && x->cores == y->cores && x->numa_nodes == y->numa_nodes &&
-           x->memory_bytes == y->memory_bytes && x->cards == y->cards &&
-           !memcmp(x->cache_bytes, y->cache_bytes, sizeof x->cache_bytes) &&
+    return topo_name_follows(x->name, y->name) && x->cores == y->cores &&
+           x->numa_nodes == y->numa_nodes && x->memory_bytes == y->memory_bytes &&
+           x->cards == y->cards && !memcmp(x->cache_bytes, y->cache_bytes, sizeof x->cache_bytes) &&
            w->shared[a] == w->shared[b] && (!w->shared[a] || x->machine == y->machine);
 }
 

@@ -102,13 +102,25 @@ static void test_fmt(void **state)
     assert_string_equal(sn_shape_text(shape, SN_SHAPE(2, 3)), "[2,3]");
 }
 
+static void test_yaml_merge(void **state)
+{
+    static const char text[] = "base: &b {x: 1, y: 2}\nown: {<<: *b, x: 3}\n";
+    sn_yaml_doc doc = {.file = "t", .arena = sn_arena_create()};
+    assert_ok(sn_yaml_read(&doc, text, sizeof text - 1));
+    const sn_yaml_node *own = sn_yaml_get(doc.root, "own");
+    assert_int_equal(own->items, 2);
+    assert_string_equal(sn_yaml_get(own, "x")->text, "3"); /* its own key wins, before or after */
+    assert_string_equal(sn_yaml_get(own, "y")->text, "2");
+    sn_arena_free(doc.arena);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_status),  cmocka_unit_test(test_arena),
-        cmocka_unit_test(test_numbers), cmocka_unit_test(test_nearest),
-        cmocka_unit_test(test_prng),    cmocka_unit_test(test_bf16),
-        cmocka_unit_test(test_fmt),
+        cmocka_unit_test(test_status),     cmocka_unit_test(test_arena),
+        cmocka_unit_test(test_numbers),    cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_prng),       cmocka_unit_test(test_bf16),
+        cmocka_unit_test(test_yaml_merge), cmocka_unit_test(test_fmt),
     };
     return sn_test_run(tests);
 }

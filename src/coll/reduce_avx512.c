@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loops for 64-byte vectors; run only where the processor has AVX-512. */
+#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
+
+#include <immintrin.h>
+
+#define BYTES 64
+#define STREAM(dst, v) _mm512_stream_ps((float *) (void *) (dst), (__m512) (v))
+#define STREAM_HALF(dst, v) _mm256_stream_si256((__m256i *) (void *) (dst), (__m256i) (v))
+#define STREAM_END() _mm_sfence()
+
+#include "coll/reduce_loops.h"
+
+const coll_kernels coll_kernels_avx512 = {.name = "avx512", .fold = fold, .copy = copy};

@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The loops for any processor: 16-byte vectors, stores through the caches. */
+#include <string.h>
+
+#define BYTES 16
+#define STREAM(dst, v) memcpy((dst), &(v), sizeof(v))
+#define STREAM_HALF(dst, v) memcpy((dst), &(v), sizeof(v))
+#define STREAM_END() __atomic_thread_fence(__ATOMIC_RELEASE)
+
+#include "coll/reduce_loops.h"
+
+const coll_kernels coll_kernels_plain = {.name = "plain", .fold = fold, .copy = copy};

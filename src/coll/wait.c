@@ -1,0 +1,203 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * wait — how a worker waits for its peers when there are more workers than cores: spin for less
+ * than a microsecond, then yield to whoever has work, then sleep until a peer rings.
+ *
+ * The bell is an event count. A sleeper says that it sleeps, looks once more, and sleeps only while
+ * nobody rang since; a peer stores what it has to say, then looks whether the other sleeps. Both
+ * put a full fence in between, so one of them sees the other. */
+#include "coll/coll_private.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <stdio.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#define RELAX() __builtin_ia32_pause()
+#else
+#define RELAX() __atomic_signal_fence(__ATOMIC_SEQ_CST)
+#endif
+
+#define YIELDS 60         /* before sleeping */
+#define YIELDS_NET 400    /* the same while bytes are expected from another host */
+#define SLEEP (SN_MS)     /* at most, between looks around */
+#define SLEEP_NET 100000  /* ns; the net rings no bell */
+#define SAY_AFTER (SN_MS) /* a wait this long is told on the control page */
+
+static void futex(uint32_t *word, int op, uint32_t value, const struct timespec *timeout)
+{
+    syscall(SYS_futex, word, op, value, timeout, NULL, 0);
+}
+
+void coll_ring_bell(coll_bell *bell)
+{
+    if (__atomic_load_n(&bell->sleeping, __ATOMIC_RELAXED) == 0)
+        return;
+    __atomic_fetch_add(&bell->rung, 1, __ATOMIC_RELEASE);
+    futex(&bell->rung, FUTEX_WAKE, 1, NULL);
+}
+
+void coll_ring_members(sn_coll_group *g)
+{
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    for (int i = 0; i < g->locals; i++)
+        coll_ring_bell(g->member[g->local[i]].bell);
+}
+
+static void sleep_on_bell(sn_coll *c, sn_time ns)
+{
+    uint32_t rung = __atomic_load_n(&c->bell->rung, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&c->bell->sleeping, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+    if (!coll_progress(c)) {
+        struct timespec t = {.tv_nsec = ns};
+        futex(&c->bell->rung, FUTEX_WAIT, rung, &t);
+    }
+    __atomic_store_n(&c->bell->sleeping, 0, __ATOMIC_RELAXED);
+}
+
+/* ---- looking around while nothing moves ---- */
+
+/* Whom the request waits for, "" when for nobody in particular. */
+static const char *culprit(const sn_coll_req *r, char out[120])
+{
+    const sn_coll *c = r->coll;
+    int rank = r->kind == COLL_REQ_GROUP ? coll_op_waits_for(r) : r->peer;
+    if (rank < 0)
+        return "";
+    snprintf(out, 120, "no signal from rank %d (%s)", rank, sn_net_host_name(c->net, rank));
+    return out;
+}
+
+static void fail(sn_coll_req *r, sn_status status)
+{
+    if (r->kind == COLL_REQ_GROUP) {
+        coll_op_fail(r, status);
+        return;
+    }
+    coll_p2p_withdraw(r);
+    coll_end(r, status, sn_errmsg());
+}
+
+static void out_of_time(sn_coll_req *r, sn_time now)
+{
+    char who[120], what[200];
+    sn_coll *c = r->coll;
+    double waited = (double) (now - r->since) / 1e9;
+    const char *whom = culprit(r, who);
+    sn_fail(SN_ETIME, "rank %d (%s): %s: %s for %.1f s", c->rank, sn_net_host_name(c->net, c->rank),
+            coll_req_text(r, what), whom[0] != '\0' ? whom : "not finished", waited);
+    fail(r, SN_ETIME);
+}
+
+/* A member of my host that gave up this operation, or one before it: it will never take part. */
+static bool peer_gave_up(sn_coll_req *r)
+{
+    sn_coll_group *g = r->group;
+    for (int i = 0; r->kind == COLL_REQ_GROUP && i < g->locals; i++) {
+        const coll_member *m = &g->member[g->local[i]];
+        uint64_t seq = coll_load(&m->block->failed_seq);
+        if (seq == 0 || seq > r->seq ||
+            __atomic_load_n(&m->block->group, __ATOMIC_RELAXED) != g->id)
+            continue;
+        sn_status status = m->block->status;
+        sn_fail(status, "%.239s", m->block->text);
+        fail(r, status);
+        return true;
+    }
+    return false;
+}
+
+void coll_look_around(sn_coll *c)
+{
+    char what[200];
+    sn_status alive = sn_net_look(c->net);
+    sn_time now = sn_now();
+    for (sn_coll_req *r = c->active; r != NULL; r = r->next) {
+        if (r->status != SN_PENDING)
+            continue;
+        if (r->since == 0)
+            r->since = now;
+        if (alive < 0) {
+            alive = sn_net_alive(c->net);
+            sn_fail_in(alive, "rank %d (%s): %s", c->rank, sn_net_host_name(c->net, c->rank),
+                       coll_req_text(r, what));
+            fail(r, alive);
+        } else if (!peer_gave_up(r) && now > r->deadline) {
+            out_of_time(r, now);
+        }
+    }
+}
+
+static void say(sn_coll_req *r)
+{
+    char what[200];
+    sn_page *page = sn_net_page(r->coll->net);
+    if (r->told || page == NULL || r->since == 0 || sn_now() - r->since < SAY_AFTER)
+        return;
+    r->told = true;
+    sn_page_op(page, coll_req_text(r, what), r->deadline);
+}
+
+/* ---- the public waits ---- */
+
+/* The n-th turn in a row in which nothing moved. */
+static void idle(sn_coll *c, sn_coll_req *r, int n)
+{
+    int spins = c->locals > c->cores ? 8 : 400;
+    int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
+    if (n <= spins) {
+        RELAX();
+        return;
+    }
+    if (n % 8 == 0 || n > spins + yields) {
+        coll_look_around(c);
+        say(r);
+    }
+    if (r->status != SN_PENDING)
+        return;
+    if (n <= spins + yields)
+        sched_yield();
+    else
+        sleep_on_bell(c, c->nets > 0 ? SLEEP_NET : SLEEP);
+}
+
+/* Hand the outcome to the caller and the request back to its pool. */
+static sn_status take(sn_coll_req *r)
+{
+    sn_status status = r->status;
+    if (r->told)
+        sn_page_op(sn_net_page(r->coll->net), "", 0);
+    if (status < 0)
+        sn_fail(status, "%s", r->text);
+    coll_give_back(r);
+    return status;
+}
+
+sn_status sn_coll_wait(sn_coll_req *req)
+{
+    sn_coll *c = req->coll;
+    for (int n = 1; req->status == SN_PENDING; n++) {
+        if (coll_progress(c))
+            n = 0;
+        else if (req->status == SN_PENDING)
+            idle(c, req, n);
+    }
+    return take(req);
+}
+
+sn_status sn_coll_test(sn_coll_req *req)
+{
+    sn_coll *c = req->coll;
+    if (req->status == SN_PENDING && !coll_progress(c) && ++c->polls % 64 == 0)
+        coll_look_around(c);
+    return req->status == SN_PENDING ? SN_PENDING : take(req);
+}
+
+void sn_coll_progress(sn_coll *c)
+{
+    coll_progress(c);
+}
