@@ -19,25 +19,35 @@ void topo_names_done(topo_names *names)
     *names = (topo_names){0};
 }
 
-/* The slot that has this name, or the empty one where it belongs. */
-static int *slot_of(const topo_names *names, const char *name)
+static uint32_t hash_of(const char *name)
 {
-    size_t i = sn_hash_bytes(name, strlen(name)) & (names->cap - 1);
-    while (names->slot[i] &&
-           strcmp(sn_topo_vertex_name(names->topo, names->slot[i] - 1), name) != 0)
-        i = (i + 1) & (names->cap - 1);
+    return (uint32_t) sn_hash_bytes(name, strlen(name));
+}
+
+/* The slot that has this name, or the empty one where it belongs. */
+static topo_slot *slot_of(const topo_names *names, const char *name, uint32_t hash)
+{
+    size_t i = hash & (names->cap - 1);
+    for (; names->slot[i].taken; i = (i + 1) & (names->cap - 1))
+        if (names->slot[i].hash == hash &&
+            !strcmp(sn_topo_vertex_name(names->topo, names->slot[i].taken - 1), name))
+            break;
     return &names->slot[i];
 }
 
 static void grow(topo_names *names)
 {
-    int *old = names->slot;
+    topo_slot *old = names->slot;
     size_t n = names->cap;
     names->cap *= 2;
     names->slot = sn_alloc(names->cap * sizeof *names->slot);
-    for (size_t i = 0; i < n; i++)
-        if (old[i])
-            *slot_of(names, sn_topo_vertex_name(names->topo, old[i] - 1)) = old[i];
+    for (size_t i = 0; i < n; i++) {
+        size_t k = old[i].hash & (names->cap - 1);
+        while (old[i].taken && names->slot[k].taken)
+            k = (k + 1) & (names->cap - 1);
+        if (old[i].taken)
+            names->slot[k] = old[i];
+    }
     free(old);
 }
 
@@ -45,17 +55,19 @@ int topo_names_add(topo_names *names, int vertex)
 {
     if (names->used * 2 >= names->cap)
         grow(names);
-    int *slot = slot_of(names, sn_topo_vertex_name(names->topo, vertex));
-    if (*slot)
-        return *slot - 1;
-    *slot = vertex + 1;
+    const char *name = sn_topo_vertex_name(names->topo, vertex);
+    uint32_t hash = hash_of(name);
+    topo_slot *slot = slot_of(names, name, hash);
+    if (slot->taken)
+        return slot->taken - 1;
+    *slot = (topo_slot){hash, vertex + 1};
     names->used++;
     return -1;
 }
 
 int topo_names_find(const topo_names *names, const char *name)
 {
-    return *slot_of(names, name) - 1;
+    return slot_of(names, name, hash_of(name))->taken - 1;
 }
 
 bool topo_pattern_is(const char *text)

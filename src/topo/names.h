@@ -8,9 +8,14 @@
 
 #include "topo/model.h"
 
+typedef struct topo_slot {
+    uint32_t hash; /* of the name: most comparisons end here, without a look at the name */
+    int taken;     /* vertex + 1; 0 empty */
+} topo_slot;
+
 typedef struct topo_names {
     const sn_topo *topo;
-    int *slot; /* open addressing, vertex + 1; 0 empty */
+    topo_slot *slot; /* open addressing */
     size_t cap, used;
     int64_t work; /* names a pattern may still be compared with */
 } topo_names;
