@@ -95,7 +95,7 @@ static void label_all(const sn_graph *g, const sn_node *n, sn_shape x, uint32_t 
 
 static void residual_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *r)
 {
-    label_all(g, n, sn_shape_of(g, n->in[0]), 1u << 2, true, r);
+    label_all(g, n, sn_shape_of(g, n->in[0]), n->ins > 2 ? 1u << 2 : 0, true, r);
 }
 
 static void norm_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *r)
