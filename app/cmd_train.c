@@ -162,9 +162,10 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
                 s->run.ckpt_dir, args->words ? args->word[0] : "…", s->run.dir);
         return last_signal == SIGTERM ? 143 : SN_EXIT_INTERRUPTED;
     }
-    if (result->exit_code != SN_EXIT_OK)
-        fprintf(stderr, "supernode train: %s; logs are in %s\n", result->reason, s->run.dir);
-    return result->exit_code;
+    if (result->exit_code == SN_EXIT_OK)
+        return SN_EXIT_OK;
+    fprintf(stderr, "supernode train: %s; logs are in %s\n", result->reason, s->run.dir);
+    return sn_exit_code(result->status) == SN_EXIT_UNFIT ? SN_EXIT_UNFIT : SN_EXIT_FAILED;
 }
 
 static sn_progress_style style_of(const sn_args *args)
@@ -185,6 +186,7 @@ static sn_status run(session *s, const sn_args *args, int *ret_code)
     SN_TRY(sn_metrics_open(path, s->run.resumed, &s->collected.metrics));
     bool json = sn_args_get(args, "json") != NULL;
     s->collected.peak_flops = peak_of(s);
+    s->collected.cards_per_core = (double) s->plan->world / SN_MIN(sn_cores(), s->plan->world);
     s->collected.progress =
         sn_progress_create(style_of(args), json ? 1 : 2, sn_plain_output(), 0, s->spec.job.steps);
     if (!json) {

@@ -41,8 +41,12 @@ sn_status sn_ending_extras(sn_ending *e, sn_arena *arena)
     if (status >= 0)
         status = sn_train_generate(e->job, e->run->ckpt_dir, prompt, SAMPLE_BYTES, 0.7,
                                    e->job->seed, &sample);
-    if (status >= 0)
-        e->sample = sn_arena_str(arena, sn_str_get(&sample));
+    if (status >= 0) { /* the model writes bytes, people read UTF-8 */
+        sn_str readable = {0};
+        sn_str_add_utf8(&readable, sn_str_get(&sample), sample.len);
+        e->sample = sn_arena_str(arena, sn_str_get(&readable));
+        sn_str_done(&readable);
+    }
     sn_str_done(&sample);
     return status;
 }
@@ -109,8 +113,9 @@ static void read_links(const sn_run *run, sn_report *report)
     if (sn_run_path(run, "links.json", path) < 0)
         return;
     json_t *root = json_load_file(path, 0, &error);
-    report->link_latency_ns = json_number_value(json_object_get(root, "latency_ns"));
-    report->link_bytes_per_s = json_number_value(json_object_get(root, "bytes_per_s"));
+    json_t *link = json_array_get(root, 0);
+    report->link_latency_ns = json_number_value(json_object_get(link, "latency_ns"));
+    report->link_bytes_per_s = json_number_value(json_object_get(link, "bytes_per_s"));
     json_decref(root);
 }
 

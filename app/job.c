@@ -377,6 +377,23 @@ sn_status sn_job_flags(sn_job_spec *spec, const sn_args *args, sn_str *notes)
     return SN_OK;
 }
 
+/* Degrees that divide what tensor parallelism splits in every block. */
+static sn_status check_tensor(const sn_job *j)
+{
+    int64_t mlp = j->gpt.mlp ? j->gpt.mlp : 4 * j->gpt.hidden;
+    sn_str fits = {0};
+    if (j->tensor <= 1 || j->gpt.heads % j->tensor == 0)
+        return SN_OK;
+    for (int t = 1; t <= 64; t++)
+        if (j->gpt.heads % t == 0 && mlp % t == 0 && j->gpt.vocab % t == 0)
+            sn_str_printf(&fits, "%s%d", fits.len ? ", " : "", t);
+    sn_fail(SN_EFIT,
+            "model.heads %lld is not divisible by parallelism.tensor %d; tensor may be: %s",
+            (long long) j->gpt.heads, j->tensor, sn_str_get(&fits));
+    sn_str_done(&fits);
+    return SN_EFIT;
+}
+
 sn_status sn_job_check(const sn_job_spec *spec)
 {
     const sn_job *j = &spec->job;
@@ -405,7 +422,7 @@ sn_status sn_job_check(const sn_job_spec *spec)
                        "workers are started on one machine",
                        SN_MAX(1, j->tensor), SN_MAX(1, j->pipeline), SN_MAX(1, j->data_parallel),
                        cards);
-    return SN_OK;
+    return check_tensor(j);
 }
 
 /* ---- writing back ---- */

@@ -47,7 +47,8 @@
       "second moment's decay") \
     X("optimizer.eps", "eps", "X", KEY_FLOAT, optimizer.eps, 0, 1, NULL, \
       "added to the second moment's root") \
-    X("optimizer.weight_decay", "weight-decay", "X", KEY_FLOAT, optimizer.weight_decay, 0, 10, NULL, \
+    X("optimizer.weight_decay", "weight-decay", "X", KEY_FLOAT, optimizer.weight_decay, \
+      0, 10, NULL, \
       "of matrices, not of gains and biases") \
     X("optimizer.clip", "clip", "X", KEY_FLOAT, optimizer.clip, 0, 1e9, NULL, \
       "largest gradient norm; 0: no clipping") \

@@ -85,6 +85,25 @@ sn_status sn_run_write(const sn_run *run, const char *name, const char *text)
     return sn_file_write(path, text, strlen(text));
 }
 
+/* From a card's view to the core's: while one card of a core waits, another may compute there, and
+ * that wait costs nothing. What the cards of a core compute adds up; what is left of the step was
+ * really spent waiting, and is divided as the cards' waits are. */
+static void view_of_core(sn_step_metrics *row, double cards_per_core)
+{
+    int64_t *t = row->time_ns;
+    double busy = 0, waits = (double) (t[SN_TIME_COLLECTIVE] + t[SN_TIME_PIPELINE]);
+    for (int k = 0; k < SN_TIME_KINDS; k++)
+        if (k != SN_TIME_COLLECTIVE && k != SN_TIME_PIPELINE)
+            busy += (double) t[k];
+    double most = busy > 0 ? (double) row->step_ns / busy : 1;
+    double up = SN_MIN(cards_per_core, most), left = (double) row->step_ns - busy * up;
+    double down = waits > 0 ? SN_MAX(0, left) / waits : 0;
+    for (int k = 0; k < SN_TIME_KINDS; k++) {
+        bool wait = k == SN_TIME_COLLECTIVE || k == SN_TIME_PIPELINE;
+        t[k] = (int64_t) ((double) t[k] * (wait ? down : up));
+    }
+}
+
 /* The row of one step from every rank's page; false while a rank has not finished it. */
 static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_metrics *row)
 {
@@ -116,13 +135,14 @@ static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_me
             c->memory[r] = pages[r]->memory_peak_bytes;
         }
     }
+    view_of_core(row, SN_MAX(1, c->cards_per_core));
     return true;
 }
 
 /* Steps that fell out of the rings are skipped: go on with the oldest that all still have. */
 static void skip_lost(sn_collector *c, sn_page *const *pages, int world)
 {
-    int64_t oldest = 0;
+    int64_t oldest = __atomic_load_n(&pages[0]->first_step, __ATOMIC_RELAXED);
     for (int r = 0; r < world; r++)
         oldest =
             SN_MAX(oldest, __atomic_load_n(&pages[r]->step, __ATOMIC_ACQUIRE) - SN_PAGE_RING + 1);

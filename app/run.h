@@ -29,6 +29,7 @@ typedef struct sn_collector {
     sn_progress *progress;
     int64_t next; /* step to report next */
     double peak_flops;
+    double cards_per_core; /* ≥ 1 */
     sn_status failed; /* of writing metrics: said once */
     /* for the summary */
     int64_t steps, tokens, time_ns;

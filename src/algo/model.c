@@ -30,20 +30,14 @@ static void slowest(const sn_topo *topo, const int *card, int members, bool acro
     }
 }
 
-/* The most members of the group on one core: they take turns. */
+/* How many members take turns on a core: those that topo says share it, but not more than there
+ * are. Cards outside the group are charged too, for they compute meanwhile. */
 static double sharing(const sn_topo *topo, const int *card, int members)
 {
     int most = 1;
-    for (int a = 0; a < members; a++) {
-        const sn_topo_card *ca = &topo->card[card[a]];
-        int same = 0;
-        for (int b = 0; b < members; b++) {
-            const sn_topo_card *cb = &topo->card[card[b]];
-            same += b == a || (ca->host == cb->host && ca->core >= 0 && ca->core == cb->core);
-        }
-        most = SN_MAX(most, same);
-    }
-    return most;
+    for (int i = 0; i < members; i++)
+        most = SN_MAX(most, sn_topo_sharers(topo, card[i], topo->cards));
+    return SN_MIN(most, members);
 }
 
 sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card, int members)

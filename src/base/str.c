@@ -68,6 +68,34 @@ void sn_str_printf(sn_str *s, const char *format, ...)
     s->len += (size_t) n;
 }
 
+/* Bytes of the valid UTF-8 character at p, 0 when there is none. */
+static size_t utf8_at(const unsigned char *p, size_t n)
+{
+    size_t more = *p < 0x80 ? 0 : *p >= 0xc2 && *p < 0xe0 ? 1 : *p >= 0xe0 && *p < 0xf0 ? 2 : 3;
+    if (*p >= 0xf5 || (*p >= 0x80 && *p < 0xc2) || more >= n)
+        return 0;
+    for (size_t i = 1; i <= more; i++)
+        if ((p[i] & 0xc0) != 0x80)
+            return 0;
+    bool overlong = (*p == 0xe0 && p[1] < 0xa0) || (*p == 0xf0 && p[1] < 0x90);
+    bool surrogate = (*p == 0xed && p[1] >= 0xa0) || (*p == 0xf4 && p[1] >= 0x90);
+    return overlong || surrogate ? 0 : more + 1;
+}
+
+void sn_str_add_utf8(sn_str *s, const void *data, size_t n)
+{
+    const unsigned char *p = data;
+    for (size_t i = 0; i < n;) {
+        size_t k = utf8_at(p + i, n - i);
+        bool control = k == 1 && (p[i] < 0x20 || p[i] == 0x7f) && p[i] != '\n' && p[i] != '\t';
+        if (!k || control)
+            sn_str_add(s, "\xef\xbf\xbd");
+        else
+            sn_str_add_n(s, (const char *) p + i, k);
+        i += k ? k : 1;
+    }
+}
+
 int sn_str_distance(const char *a, const char *b)
 {
     enum { LONG = 64 };

@@ -21,6 +21,10 @@ void sn_str_add(sn_str *s, const char *text);
 void sn_str_add_n(sn_str *s, const char *data, size_t n);
 void sn_str_printf(sn_str *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
+/* Append bytes as UTF-8: what is not valid becomes U+FFFD, control characters but newline and tab
+ * too. */
+void sn_str_add_utf8(sn_str *s, const void *data, size_t n);
+
 /* Number of single-character edits between two words (for "did you mean"). */
 int sn_str_distance(const char *a, const char *b);
 

@@ -2,8 +2,9 @@
  *
  * ckpt — named tensors on disk: any layout in, any layout out.
  *
- *   DIR/step-00000200/manifest.json      what is where, sizes and checksums; its rename publishes
- * the checkpoint r0000.safetensors  rank 0's pieces, a plain safetensors file r0001.safetensors  …
+ *   DIR/step-00000200/manifest.json      what is where, sizes, checksums; its rename publishes
+ *                     r0000.safetensors  rank 0's pieces, a plain safetensors file
+ *                     r0001.safetensors  (r0001-1 … when the step is saved again)
  *
  * A tensor has a global name and shape. A rank owns *pieces* of it: a rectangular block (begin,
  * extent per dimension: what tensor parallelism leaves on a card) and of that block, flattened
@@ -15,15 +16,16 @@
  *
  * Invariants
  *  1. A reader sees a complete checkpoint or none: files are written and fsynced first, the
- * manifest is renamed last.
- *  2. Every file's size and XXH3-64 stand in the manifest and are verified before a byte of it is
- * used; torn, corrupt, missing or foreign files are named, and sn_ckpt_find falls back to the next
- * older checkpoint.
+ *     manifest is renamed last; a published file is never written to again.
+ *  2. Every file's size and XXH3-64 stand in the manifest, and the manifest's own at its end; they
+ *     are verified before a byte is used. Torn, corrupt, missing or foreign files are named, and
+ *     sn_ckpt_find falls back to the next older checkpoint.
  *  3. Loading gives bit-equal values under any split. Peak memory of a load: the wanted pieces plus
- * one file mapping.
+ *     1 MiB and the table of tensors. Files are read, not mapped: one that shrinks is an error.
  *  4. Names are data, never paths: file names in a manifest with '/' or ".." are refused.
- * Source: safetensors format, https://github.com/huggingface/safetensors (header length u64 LE,
- * JSON header, raw data). */
+ *
+ * An open sn_ckpt belongs to one thread at a time. Source: safetensors format,
+ * https://github.com/huggingface/safetensors (header length u64 LE, JSON header, raw data). */
 #ifndef SN_CKPT_CKPT_H
 #define SN_CKPT_CKPT_H
 
@@ -50,9 +52,10 @@ sn_status sn_ckpt_write_part(const char *dir, int64_t step, int rank, const sn_p
                              int pieces, sn_str *ret_part);
 
 /* Called by one rank when every part is durable: checks that the pieces cover each tensor exactly
- * once, writes the manifest atomically, then deletes checkpoints older than the newest `keep` (0:
- * keep all). `meta` is a JSON object text with whatever the caller needs to go on (model,
- * optimizer, data position); returned verbatim by open. */
+ * once (the ranges of one block tile it, the blocks tile the tensor), writes the manifest
+ * atomically, then deletes checkpoints older than the newest `keep` (0: keep all). `meta` is a JSON
+ * object text with whatever the caller needs to go on (model, optimizer, data position); returned
+ * verbatim by open. */
 sn_status sn_ckpt_publish(const char *dir, int64_t step, const char *const *part, int parts,
                           const char *meta, int keep);
 
@@ -64,8 +67,11 @@ typedef struct sn_ckpt sn_ckpt;
  * bad one passed over is described in *ret_skipped (may be NULL): "step-00000200:
  * r0001.safetensors: checksum differs; using step-00000100". SN_ENOTFOUND when there is none. */
 sn_status sn_ckpt_find(const char *dir, sn_str *ret_skipped, sn_ckpt **ret);
+/* One step, files checked for their size; each is checked for its checksum when first used, so that
+ * many ranks may open one checkpoint and each reads only what it needs. */
 sn_status sn_ckpt_open(const char *dir, int64_t step, sn_ckpt **ret);
-/* One safetensors file without a manifest (a user's): its tensors are whole pieces. */
+/* One safetensors file without a manifest (a user's), or a list of shards
+ * (model.safetensors.index.json): its tensors are whole pieces. */
 sn_status sn_ckpt_open_file(const char *path, sn_ckpt **ret);
 void sn_ckpt_close(sn_ckpt *c);
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One rank's file: header, then the pieces, written once from front to back. Small pieces gather
- * in a block, large ones go out from where they lie; the checksum runs along. */
+ * One rank's file: header, then the pieces, written once from front to back. All bytes pass a block
+ * of 4 MiB, are hashed there while they are in cache, and go to the disk past the page cache, which
+ * would only be in the way of a file this large; the last bytes, and a file system that refuses
+ * direct writes, take the ordinary path. */
 #include "ckpt/parts.h"
 
 #include <errno.h>
@@ -15,8 +17,9 @@
 #include <xxhash.h>
 
 enum {
-    BLOCK = 1 << 20, /* one write; fits the second-level cache while it is hashed */
-    LARGE = 1 << 16, /* pieces from here on are not copied */
+    BLOCK = 4 << 20, /* one write */
+    CHUNK = 1 << 17, /* copied, then hashed: fits the second-level cache */
+    PAGE = 4096,     /* direct writes: address, length and offset are multiples of it */
     ALIGN = 64,      /* of the first byte of data in the file */
     NAMES_MAX = 10000
 };
@@ -30,10 +33,11 @@ typedef struct item { /* a piece on its way into the file */
 
 typedef struct writer {
     int fd;
+    bool direct; /* past the page cache */
     char path[4096];
     unsigned char *block;
     size_t fill;
-    uint64_t bytes;
+    uint64_t bytes; /* handed to the disk */
     XXH3_state_t *hash;
 } writer;
 
@@ -207,38 +211,65 @@ static void part_text(const item *it, int n, const char *file, const writer *w, 
 
 /* ---- writing ---- */
 
-static sn_status put(writer *w, const void *data, size_t bytes)
+static void drop_direct(writer *w)
 {
-    XXH3_64bits_update(w->hash, data, bytes);
-    sn_status status = sn_write_all(w->fd, data, bytes);
-    if (status < 0)
-        return sn_fail_in(status, "%s", w->path);
-    /* Start the disk now: the fsync at the end then waits for the last block only. */
-    sync_file_range(w->fd, (off_t) w->bytes, (off_t) bytes, SYNC_FILE_RANGE_WRITE);
+    int flags = fcntl(w->fd, F_GETFL);
+    w->direct = false;
+    if (flags >= 0)
+        fcntl(w->fd, F_SETFL, flags & ~O_DIRECT);
+}
+
+static sn_status put(writer *w, const unsigned char *data, size_t bytes)
+{
+    for (size_t put = 0; put < bytes;) {
+        ssize_t n = write(w->fd, data + put, bytes - put);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EINVAL && w->direct) {
+            drop_direct(w); /* this file system does not, or not in these sizes */
+            continue;
+        }
+        if (n <= 0) {
+            errno = n ? errno : ENOSPC;
+            return ckpt_failed("write", w->path);
+        }
+        put += (size_t) n;
+    }
+    /* Start the disk now: the fsync at the end then waits for little. */
+    if (!w->direct)
+        sync_file_range(w->fd, (off_t) w->bytes, (off_t) bytes, SYNC_FILE_RANGE_WRITE);
     w->bytes += bytes;
     return SN_OK;
 }
 
+/* Whole pages as they are, what is left over without O_DIRECT: only the end of the file has any. */
 static sn_status put_block(writer *w)
 {
-    size_t n = w->fill;
+    size_t pages = w->fill / PAGE * PAGE, rest = w->fill - pages;
     w->fill = 0;
-    return n ? put(w, w->block, n) : SN_OK;
+    if (pages)
+        SN_TRY(put(w, w->block, pages));
+    if (rest) {
+        if (w->direct)
+            drop_direct(w);
+        SN_TRY(put(w, w->block + pages, rest));
+    }
+    return SN_OK;
 }
 
 static sn_status add(writer *w, const void *data, uint64_t bytes)
 {
-    if (bytes >= LARGE) {
-        SN_TRY(put_block(w));
-        for (uint64_t at = 0; at < bytes; at += BLOCK)
-            SN_TRY(put(w, (const char *) data + at, SN_MIN(bytes - at, (uint64_t) BLOCK)));
-        return SN_OK;
+    const unsigned char *from = data;
+    while (bytes) {
+        size_t n = SN_MIN(SN_MIN((uint64_t) CHUNK, bytes), (uint64_t) (BLOCK - w->fill));
+        memcpy(w->block + w->fill, from, n);
+        XXH3_64bits_update(w->hash, w->block + w->fill, n);
+        w->fill += n;
+        from += n;
+        bytes -= n;
+        if (w->fill == BLOCK)
+            SN_TRY(put_block(w));
     }
-    if (w->fill + bytes > BLOCK)
-        SN_TRY(put_block(w));
-    if (bytes)
-        memcpy(w->block + w->fill, data, bytes);
-    w->fill += bytes;
     return SN_OK;
 }
 
@@ -254,8 +285,10 @@ static sn_status create(writer *w, const char *dir, int rank, char name[64])
         if (snprintf(w->path, sizeof w->path, "%s/%s", dir, name) >= (int) sizeof w->path)
             return sn_fail(SN_EINVAL, "the path %.80s… is too long", dir);
         w->fd = open(w->path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-        if (w->fd >= 0)
+        if (w->fd >= 0) {
+            w->direct = !fcntl(w->fd, F_SETFL, O_DIRECT); /* not every file system has it */
             return SN_OK;
+        }
         if (errno != EEXIST)
             return ckpt_failed("write", w->path);
     }
@@ -299,7 +332,7 @@ sn_status sn_ckpt_write_part(const char *dir, int64_t step, int rank, const sn_p
         return sn_fail(SN_EINVAL, "the path %.80s… is too long", dir);
     sn_arena *arena = sn_arena_create();
     w.hash = XXH3_createState();
-    w.block = malloc(BLOCK);
+    w.block = aligned_alloc(PAGE, BLOCK);
     if (!w.hash || !w.block || XXH3_64bits_reset(w.hash) == XXH_ERROR) {
         status = sn_fail(SN_ENOMEM, "no memory to write a checkpoint");
         goto done;

@@ -54,6 +54,9 @@ static sn_status open_segment(sn_coll *c, const sn_coll_opts *opts)
     free(members);
     SN_TRY(status);
     c->me_local = c->local_of[c->rank];
+    c->crowded = c->locals > sn_cores() ||
+                 (c->topo != NULL && c->rank < c->topo->cards &&
+                  sn_topo_sharers(c->topo, c->rank, SN_MIN(c->world, c->topo->cards)) > 1);
     c->base = sn_gmem_base(c->seg, c->me_local);
     c->bell = sn_gmem_head(c->seg, c->me_local);
     void *reserve;
@@ -74,7 +77,6 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     c->kernels = coll_kernels_best();
     c->rank = sn_net_rank(net);
     c->world = sn_net_world(net);
-    c->cores = sn_cores();
     c->next_group = 1;
     c->regions = SN_MAX(COLL_P2P_REGIONS + 1, (int) (stage / COLL_REGION));
     c->region_used = sn_alloc((size_t) c->regions * sizeof(bool));
@@ -94,6 +96,8 @@ void sn_coll_close(sn_coll *c)
     if (c == NULL)
         return;
     coll_groups_sweep(c, true);
+    for (int i = 0; i < c->orphans; i++)
+        sn_net_cancel(c->net, c->orphan[i]);
     sn_gmem_free(c->seg);
     free(c->region_used);
     free(c->local_of);

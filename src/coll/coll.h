@@ -18,10 +18,12 @@
  *  2. A fingerprint (op, seq, count, dtype, red, root) is compared before data moves: SN_EMISMATCH
  * on every member, naming two.
  *  3. Results are bit-identical on all members. bf16 accumulates in f32.
- *  4. After a failure the group is broken: later calls return the same failure.
- *  5. in == out is allowed (in place) for every operation where sizes agree; partial overlap is
- * SN_EINVAL. Threads: the worker's thread only. No allocation after group creation but when a call
- * is larger than any before. */
+ *  4. After a failure the group is broken: later calls return the same failure. After SN_EPEER,
+ *     SN_EEPOCH and SN_ECANCEL buffers under way to other hosts must live until sn_coll_close.
+ *  5. in == out is allowed (in place) for every operation where sizes agree; so is IN as one's own
+ *     block of OUT (all_gather) and OUT as one's own block of IN (reduce_scatter). Any other
+ * overlap is SN_EINVAL. Threads: the worker's thread only. No allocation after group creation but
+ * when a call is larger than any before. */
 #ifndef SN_COLL_COLL_H
 #define SN_COLL_COLL_H
 

@@ -29,9 +29,12 @@
 #define COLL_REGION 131072 /* bytes of a stage region: half for IN, half for OUT */
 #define COLL_STAGE (COLL_REGION / 2)
 #define COLL_P2P_REGIONS 8
+#define COLL_EAGER                                                                                 \
+    4096 /* bytes sent to another host before it is known that the calls agree: they               \
+            leave even if nobody takes them; more could not be recalled */
 #define COLL_NOWHERE UINT64_MAX
 #define COLL_PIECE (1 << 20)  /* bytes moved before other requests have their turn */
-#define COLL_STREAM (1 << 20) /* bytes of a step from which stores go past the caches */
+#define COLL_STREAM (4 << 20) /* bytes of a step from which stores go past the caches */
 #define COLL_STAMP(seq, round) ((uint64_t) (seq) << 24 | (uint64_t) (round))
 
 /* ---- shared memory ---- */
@@ -159,8 +162,8 @@ struct sn_coll_req {
     coll_stage stage;
     coll_print print;
     coll_run run;
-    bool staged, entered;
-    int64_t chunk, at; /* elements of a chunk, done so far */
+    bool shared, staged, entered; /* shared: peers touch its buffers */
+    int64_t chunk, at;            /* elements of a chunk, done so far */
     float vote_in, vote_out;
 
     /* point to point */
@@ -217,7 +220,8 @@ struct sn_coll {
     sn_segment *seg;
     const sn_topo *topo;
     const coll_kernels *kernels;
-    int rank, world, locals, me_local, cores;
+    int rank, world, locals, me_local;
+    bool crowded;  /* more workers than cores: the one waited for may need mine */
     int *local_of; /* [world] place in the segment, -1 on another host */
     unsigned char *base;
     coll_bell *bell;
@@ -231,8 +235,10 @@ struct sn_coll {
     sn_coll_group *retired;
     sn_coll_req *active; /* by priority, then as posted */
     sn_coll_req *req, *free;
-    char *req_text; /* [COLL_P2P_REQS · 480] */
-    int nets;       /* requests on the net under way */
+    char *req_text;                    /* [COLL_P2P_REQS · 480] */
+    int nets;                          /* requests on the net under way */
+    sn_net_req *orphan[COLL_P2P_REQS]; /* of failed requests, see coll_job_over */
+    int orphans;
     uint32_t polls;
     sn_coll_stats stats;
 };
@@ -265,7 +271,7 @@ const char *coll_req_text(const sn_coll_req *r, char out[200]); /* "all_reduce #
 
 /* p2p.c */
 sn_status coll_p2p_advance(sn_coll_req *r, bool *moved);
-void coll_p2p_withdraw(sn_coll_req *r);
+void coll_p2p_withdraw(sn_coll_req *r, sn_status why);
 
 /* group.c */
 void coll_groups_sweep(sn_coll *c, bool all); /* retired groups that nobody reads any more */
@@ -294,6 +300,13 @@ static inline void coll_store(uint64_t *p, uint64_t v)
 static inline uint64_t coll_tag(const sn_coll_req *r, unsigned what)
 {
     return (uint64_t) what << 38 | (uint64_t) (r->group->id & 0x3fff) << 24 | (r->seq & 0xffffff);
+}
+
+/* The job is over for everybody: messages under way are left alone until sn_coll_close. To recall
+ * one breaks its connection, and the peer would take us for the one that failed. */
+static inline bool coll_job_over(sn_status status)
+{
+    return status == SN_EPEER || status == SN_EEPOCH || status == SN_ECANCEL;
 }
 
 static inline coll_slot *coll_slot_of(coll_block *b, uint64_t seq)

@@ -35,6 +35,7 @@ static void destroy(sn_coll_group *g)
     for (int i = 0; i < COLL_PLANS; i++)
         sn_arena_free(g->plan[i].arena);
     for (int i = 0; i < COLL_WINDOW; i++) {
+        coll_window_cancel(g, &g->window[i]);
         free(g->window[i].net);
         free(g->window[i].net_member);
         free(g->window[i].lane);
@@ -277,7 +278,7 @@ void sn_coll_group_free(sn_coll_group *g)
         else
             at = &(*at)->next;
     }
-    for (int i = 0; i < COLL_WINDOW; i++)
+    for (int i = 0; i < COLL_WINDOW && !coll_job_over(g->broken); i++)
         coll_window_cancel(g, &g->window[i]);
     if (g->stage != NULL)
         coll_region_give(c, g->stage_index);

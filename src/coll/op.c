@@ -157,7 +157,7 @@ static sn_status chunk_begin(sn_coll_req *r)
             return status;
     }
     sn_algo_call call = algo_call(r, n, in_place);
-    SN_TRY(run_begin(r, &call, r->print.algorithm));
+    SN_TRY(run_begin(r, &call, r->staged ? r->print.algorithm : r->asked));
     if (!r->staged) {
         r->run.in = (unsigned char *) (uintptr_t) r->call.in;
         r->run.out = r->call.out;
@@ -198,19 +198,19 @@ static bool slot_free(sn_coll_req *r)
     return r->seq <= least || r->seq - least <= COLL_WINDOW;
 }
 
-static sn_status start(sn_coll_req *r, bool shared)
+static sn_status start(sn_coll_req *r)
 {
     sn_coll_group *g = r->group;
     coll_window *w = coll_window_of(g, r->seq);
     int wide = SN_MAX(blocks_in(r), blocks_out(r));
     int64_t fits = (int64_t) (COLL_STAGE / element(r)) / SN_MAX(wide, 1);
-    bool outside = shared && g->locals > 0 && !in_arena(r);
+    bool outside = r->shared && g->locals > 0 && !in_arena(r);
     g->started = r->seq;
     w->prints_sent = w->prints_ok = g->lanes == 0;
     w->nets = 0;
     r->at = 0;
     r->chunk = r->call.count;
-    if (!shared || r->call.count <= fits) {
+    if (!r->shared || r->call.count <= fits) {
         r->staged = outside;
         r->stage = COLL_MAIN;
         return SN_OK;
@@ -229,11 +229,8 @@ static sn_status queued(sn_coll_req *r, bool *moved)
 {
     if (!slot_free(r))
         return SN_PENDING;
-    coll_plan *plan;
-    sn_algo_call call = algo_call(r, r->call.count, r->call.in == r->call.out);
-    SN_TRY(coll_plan_get(r->group, &call, r->asked, &plan));
     *moved = true;
-    return start(r, plan->sched.shared);
+    return start(r);
 }
 
 static sn_status vote(sn_coll_req *r, bool *moved)
@@ -343,7 +340,7 @@ sn_status coll_op_fail(sn_coll_req *r, sn_status status)
         coll_end(q, status, g->text);
     }
     coll_end(r, status, g->text);
-    for (int i = 0; i < COLL_WINDOW; i++)
+    for (int i = 0; i < COLL_WINDOW && !coll_job_over(status); i++)
         coll_window_cancel(g, &g->window[i]);
     g->block->status = status;
     snprintf(g->block->text, sizeof(g->block->text), "%.239s", g->text);
@@ -427,6 +424,7 @@ static sn_status prepare(sn_coll_req *r, const sn_coll_call *call)
     SN_TRY(coll_algorithm_index(call->algorithm, &r->asked));
     sn_algo_call a = algo_call(r, r->call.count, r->call.in == r->call.out);
     SN_TRY(coll_plan_get(g, &a, r->asked, &plan));
+    r->shared = plan->sched.shared;
     r->print = (coll_print){.count = (uint64_t) r->call.count,
                             .op = (uint8_t) r->call.op,
                             .red = (uint8_t) r->call.red,

@@ -233,11 +233,15 @@ sn_status coll_p2p_advance(sn_coll_req *r, bool *moved)
     }
 }
 
-void coll_p2p_withdraw(sn_coll_req *r)
+void coll_p2p_withdraw(sn_coll_req *r, sn_status why)
 {
+    sn_coll *c = r->coll;
     uint32_t posted = COLL_MAIL_POSTED;
     if (r->net != NULL) {
-        sn_net_cancel(r->coll->net, r->net);
+        if (coll_job_over(why) && c->orphans < COLL_P2P_REQS)
+            c->orphan[c->orphans++] = r->net;
+        else
+            sn_net_cancel(c->net, r->net);
         r->net = NULL;
         r->coll->nets--;
     }

@@ -155,6 +155,11 @@ static sn_status net(sn_coll_req *r, const sn_step *step)
     coll_window *w = coll_window_of(r->group, r->seq);
     const sn_sched *s = &r->run.plan->sched;
     bool send = step->kind == SN_STEP_SEND;
+    if (send && (size_t) step->count * element(r) > COLL_EAGER && !w->prints_ok) {
+        sn_status print = coll_prints_done(r);
+        if (print != SN_OK)
+            return print;
+    }
     void *buf = address(r, s->place[send ? step->src : step->dst], 0);
     size_t bytes = (size_t) step->count * element(r);
     int rank = r->group->member[step->member].rank;
@@ -170,8 +175,8 @@ static sn_status net(sn_coll_req *r, const sn_step *step)
     return SN_OK;
 }
 
-/* Until everything sent and received is. A wrong size says less than the print that came with it.
- */
+/* Until everything sent and received is. A wrong size says less than the print that came with it,
+ * and nothing from another host is passed on before its print was right. */
 static sn_status fence(sn_coll_req *r)
 {
     sn_coll *c = r->coll;
@@ -191,7 +196,9 @@ static sn_status fence(sn_coll_req *r)
             return print < 0 ? print : status;
         }
     }
-    return w->nets > 0 ? SN_PENDING : SN_OK;
+    if (w->nets > 0)
+        return SN_PENDING;
+    return w->prints_ok || !r->entered ? SN_OK : coll_prints_done(r);
 }
 
 void coll_window_cancel(sn_coll_group *g, coll_window *w)

@@ -78,7 +78,7 @@ static void fail(sn_coll_req *r, sn_status status)
         coll_op_fail(r, status);
         return;
     }
-    coll_p2p_withdraw(r);
+    coll_p2p_withdraw(r, status);
     coll_end(r, status, sn_errmsg());
 }
 
@@ -147,7 +147,7 @@ static void say(sn_coll_req *r)
 /* The n-th turn in a row in which nothing moved. */
 static void idle(sn_coll *c, sn_coll_req *r, int n)
 {
-    int spins = c->locals > c->cores ? 8 : 400;
+    int spins = c->crowded ? 8 : 400;
     int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
     if (n <= spins) {
         RELAX();

@@ -144,8 +144,10 @@ bool ctl_judge_seen(const sn_ctl *c, const sn_ctl_view *views, sn_time now, ctl_
 bool ctl_judge_exit(const sn_ctl *c, const sn_ctl_event *e, ctl_cause *ret)
 {
     const sn_ctl_view *v = &e->views[e->rank];
-    bool clean = !e->signal && e->code == 0;
-    if ((clean && (v->state == SN_CTL_DONE || c->stop)) || (!e->signal && is_obedient(c, v)))
+    bool unknown = !e->signal && e->code < 0, clean = !e->signal && e->code == 0;
+    if (v->state == SN_CTL_DONE && (clean || unknown)) /* its own last word counts */
+        return false;
+    if (c->stop && (clean || (!e->signal && is_obedient(c, v))))
         return false;
     *ret = (ctl_cause){.known = true, .victim = e->rank, .status = SN_EFAIL};
     if (v->state == SN_CTL_FAILED && !e->signal) {

@@ -10,10 +10,9 @@
  * /dev/shm does not matter.
  *
  * Invariants
- *  1. A part's first SN_GMEM_HEAD bytes are the segment's own (flags for signalling); allocations
- * follow, 64-byte aligned.
- *  2. Parts are backed before create returns (touched once): no SIGBUS later. SN_ENOMEM names the
- * bytes asked and available.
+ *  1. A part's first SN_GMEM_HEAD bytes are for flags; allocations follow, 64-byte aligned.
+ *  2. Parts are backed and of fixed size before create returns: no SIGBUS later. SN_ENOMEM names
+ * the bytes asked and available, on all members alike.
  *  3. Offsets are the same names on every rank: (member, offset) is a place. */
 #ifndef SN_GMEM_GMEM_H
 #define SN_GMEM_GMEM_H
@@ -31,10 +30,9 @@ sn_status sn_gmem_create(sn_net *net, const int *members, int n, uint64_t bytes,
                          sn_segment **ret);
 void sn_gmem_free(sn_segment *seg); /* local; unmaps. NULL is fine */
 
-void *sn_gmem_base(const sn_segment *seg,
-                   int member); /* of the usable part; NULL on another host */
-void *sn_gmem_head(const sn_segment *seg,
-                   int member); /* the SN_GMEM_HEAD bytes, zero at start; NULL likewise */
+/* The usable part, and the SN_GMEM_HEAD bytes before it, zero at start; NULL on another host. */
+void *sn_gmem_base(const sn_segment *seg, int member);
+void *sn_gmem_head(const sn_segment *seg, int member);
 uint64_t sn_gmem_bytes(const sn_segment *seg, int member);
 int sn_gmem_members(const sn_segment *seg);
 int sn_gmem_me(const sn_segment *seg); /* my index among the members */
@@ -49,8 +47,8 @@ bool sn_gmem_find(const sn_segment *seg, const void *p, uint64_t bytes, uint64_t
 /* ---- waiting on shared flags, right for more workers than cores
  *
  * A flag is a word of a flag line; the line's last word belongs to gmem: it counts who sleeps on
- * one of the others, so that a store costs a system call only when somebody does. A value another
- * way than by sn_gmem_store_u32 is seen too, up to 1 ms later. */
+ * one of the others, so that a store costs a system call only when somebody does. A value stored
+ * in any other way is seen too, up to 1 ms later. */
 typedef struct sn_flag_line {
     uint32_t word[15];
     uint32_t sleepers;

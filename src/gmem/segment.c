@@ -133,18 +133,28 @@ static sn_status map(part *p, int fd)
     return SN_OK;
 }
 
+/* Every page there and in my page tables: one pass, which reports a lack of memory as an error
+ * where a touch would be a SIGBUS. Kernels before 5.14 get at least the pages. */
+static bool back(const part *p, int fd)
+{
+    if (madvise(p->map, p->mapped, MADV_POPULATE_WRITE) == 0)
+        return true;
+    return errno == EINVAL && fallocate(fd, 0, 0, (off_t) p->mapped) == 0;
+}
+
 /* Backed, and of a size that nobody can change: a mapping of it can never fault. */
 static sn_status fill(part *p, int fd)
 {
     char asked[32];
-    if (ftruncate(fd, (off_t) p->mapped) || fallocate(fd, 0, 0, (off_t) p->mapped))
+    if (ftruncate(fd, (off_t) p->mapped))
         return sn_fail(SN_ENOMEM, "no memory for a part of %s: %s",
                        sn_fmt_bytes(asked, (double) p->mapped), strerror(errno));
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL))
         return sn_fail(SN_EIO, "cannot seal a memfd: %s", strerror(errno));
     SN_TRY(map(p, fd));
-    /* Page tables now, not in the first step; where the kernel cannot, they come as touched. */
-    madvise(p->map, p->mapped, MADV_POPULATE_WRITE);
+    if (!back(p, fd))
+        return sn_fail(SN_ENOMEM, "no memory for a part of %s: %s",
+                       sn_fmt_bytes(asked, (double) p->mapped), strerror(errno));
     return SN_OK;
 }
 

@@ -106,12 +106,12 @@ void sn_page_op(sn_page *page, const char *text, sn_time deadline);
 /* A consistent copy of the op text and its start; false when the writer died half way (then `out`
  * is what was there). */
 bool sn_page_op_read(const sn_page *page, char out[SN_PAGE_TEXT], sn_time *ret_since);
-/* The sentence, then state FAILED. The first failure stays: later ones are its consequences. */
 /* The fields of "the last completed step" are those of step `step` (0, 1, …): put them into the
  * ring, then raise page->step to step + 1. */
 void sn_page_step_done(sn_page *page, int64_t step);
 /* False when the step is not (or no longer) in the ring. */
 bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret);
+/* The sentence, then state FAILED. The first failure stays: later ones are its consequences. */
 void sn_page_fail(sn_page *page, sn_status status, const char *text);
 const char *sn_worker_state_name(sn_worker_state state);
 

@@ -26,8 +26,10 @@ void sn_page_step_done(sn_page *page, int64_t step)
 
 bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret)
 {
+    if (step < 0)
+        return false;
     const sn_page_step *row = &page->ring[step % SN_PAGE_RING];
-    if (step < 0 || __atomic_load_n(&row->step, __ATOMIC_ACQUIRE) != step)
+    if (__atomic_load_n(&row->step, __ATOMIC_ACQUIRE) != step)
         return false;
     *ret = *row;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);

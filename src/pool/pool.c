@@ -154,6 +154,8 @@ static void check_cleared(pool_launcher *l)
         note(l, "some processes of the job do not die though they were killed (is a disk or a "
                 "network file system stuck?); leaving them behind");
     int number = a->number;
+    if (l->job->on_tick && l->whole) /* the last steps, which no look has seen yet */
+        l->job->on_tick(l->job->ctx, l->pages, l->job->world);
     pool_attempt_done(a);
     memset(l->pages, 0, sizeof *l->pages * (size_t) l->job->world);
     l->running = false;

@@ -36,7 +36,8 @@ def metrics(run_dir):
 @pytest.fixture(scope='session')
 def text(tmp_path_factory):
     """About 60 KB of sentences that a small model can learn."""
-    words = 'the a small large red blue cat dog bird tree river runs sees finds likes and then but over under'.split()
+    words = ("the a small large red blue cat dog bird tree river runs sees finds likes and "
+             "then but over under now").split()
     state, out = 1, []
     for i in range(12000):
         state = (state * 1103515245 + 12345) & 0x7fffffff

@@ -71,7 +71,7 @@ def test_two_hosts_same_losses(isolation, tiny, tmp_path):
                '--pipeline', '2', '--data-parallel', '2', '--isolation', isolation, '--run', tmp_path / 'many', cwd=tmp_path)
     assert many.returncode == 0, many.stderr
     assert losses(tmp_path / 'many') == pytest.approx(losses(tmp_path / 'one'), rel=1e-5)
-    links = json.loads((tmp_path / 'many' / 'links.json').read_text())
+    links = json.loads((tmp_path / 'many' / 'links.json').read_text())[0]
     assert links['latency_ns'] > 0 and links['bytes_per_s'] > 0
     assert sum(row['bytes_net'] for row in metrics(tmp_path / 'many')) > 0
 

@@ -437,12 +437,41 @@ static void test_choice(void **state)
     assert_int_equal(sn_algo_choose(&two_hosts, &c, &m, "ring", &row, NULL), SN_ENOTSUP);
 }
 
+/* Four cards on two cores of two emulated hosts: two members a core; the slow link is the wire. */
+static void test_model(void **state)
+{
+    sn_topo *base = sn_topo_create("base"), *topo;
+    int h = sn_topo_add_host(base, "h", 2, UINT64_C(1) << 33);
+    sn_topo_card like = {.name = "c0",
+                         .kind = "cpu",
+                         .share = 1,
+                         .flops_f32 = 1e11,
+                         .flops_bf16 = 1e11,
+                         .memory_bytes = 1 << 30,
+                         .memory_bytes_per_s = 1e10};
+    for (like.core = 0; like.core < 2; like.core++) {
+        int c = sn_topo_add_card(base, h, &like);
+        sn_topo_add_link(base, base->card[c].vertex, base->host[h].vertex, 200, 1e10, "shm", true);
+    }
+    assert_ok(sn_topo_emulate(base, 2, 2, 30000, 1.25e8, &topo));
+    int cards[4] = {0, 1, 2, 3};
+    sn_algo_model m = sn_algo_model_from(topo, cards, 4);
+    assert_true(m.net_bytes_per_s == 1.25e8 && m.net_latency_ns >= 30000);
+    assert_true(m.signal_ns > 0 && m.signal_ns < m.net_latency_ns && m.copy_bytes_per_s > 0);
+    assert_true(m.members_per_core == 2);
+    sn_algo_model outside = sn_algo_model_from(topo, (int[]){0, 9}, 2); /* not a card: defaults */
+    assert_true(outside.net_bytes_per_s > 0 && outside.members_per_core == 1);
+    sn_topo_free(topo);
+    sn_topo_free(base);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_map),
         cmocka_unit_test(test_every_size),
         cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_model),
     };
     return sn_test_run(tests);
 }

@@ -114,6 +114,27 @@ static void test_yaml_merge(void **state)
     sn_arena_free(doc.arena);
 }
 
+static void test_utf8(void **state)
+{
+    static const struct {
+        const char *in, *out;
+    } row[] = {
+        {"plain", "plain"},
+        {"\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80", "\xc3\xa9\xe6\x97\xa5\xf0\x9f\x98\x80"},
+        {"a\x80z", "a\xef\xbf\xbdz"},
+        {"\xc3", "\xef\xbf\xbd"},
+        {"\xe0\x80\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\xed\xa0\x80", "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd"},
+        {"\x1b[1m\n", "\xef\xbf\xbd[1m\n"},
+    };
+    for (size_t i = 0; i < SN_COUNT(row); i++) {
+        sn_str s = {0};
+        sn_str_add_utf8(&s, row[i].in, strlen(row[i].in));
+        assert_string_equal(sn_str_get(&s), row[i].out);
+        sn_str_done(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -121,6 +142,7 @@ int main(void)
         cmocka_unit_test(test_numbers),    cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_prng),       cmocka_unit_test(test_bf16),
         cmocka_unit_test(test_yaml_merge), cmocka_unit_test(test_fmt),
+        cmocka_unit_test(test_utf8),
     };
     return sn_test_run(tests);
 }

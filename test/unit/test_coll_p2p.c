@@ -114,9 +114,10 @@ static int wrong(sn_boot *boot, int rank, int host, void *ctx)
         RANK_OK(sn_coll_send(w.c, 1, 3, x, 100, soon(), &r));
         sn_status sent = sn_coll_wait(r); /* across hosts a small one has left already */
         RANK_CHECK(sent == SN_EMISMATCH || (sent == SN_OK && !sn_net_same_host(w.net, 1)));
-        RANK_OK(sn_coll_send(w.c, 1, 4, x, sizeof(x), sn_now() + 50 * SN_MS, &r));
-        sent = sn_coll_wait(r);
-        RANK_CHECK(sent == SN_ETIME && strstr(sn_errmsg(), "send to rank 1, tag 4") != NULL);
+        if (sn_net_same_host(w.net, 1)) {
+            RANK_OK(sn_coll_send(w.c, 1, 4, x, sizeof(x), sn_now() + 50 * SN_MS, &r));
+            RANK_FAILS(sn_coll_wait(r), SN_ETIME, "send to rank 1, tag 4");
+        }
     } else {
         RANK_OK(sn_coll_recv(w.c, 0, 3, x, 96, soon(), &r));
         RANK_FAILS(sn_coll_wait(r), SN_EMISMATCH, "96");
@@ -148,7 +149,7 @@ static int die(sn_boot *boot, int rank, int host, void *ctx)
     sn_time from = sn_now();
     RANK_OK(sn_coll_recv(w.c, 0, 9, x, 5, soon(), &r));
     RANK_FAILS(sn_coll_wait(r), SN_EPEER, "rank 0 (h0)");
-    RANK_CHECK(sn_now() - from < SN_SEC);
+    RANK_CHECK(sn_now() - from < 5 * SN_SEC);
     world_close(&w);
     return 0;
 }

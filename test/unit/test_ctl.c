@@ -229,6 +229,29 @@ static void test_host(void **state)
                   "rank 2 was lost after step 0; restarting"});
 }
 
+static void test_unknown_end(void **state)
+{
+    static sn_ctl_opts one = {.world = 1, .cards_per_host = PER_HOST, .retries = 0};
+    stage s = {.ctl = sn_ctl_create(&one)};
+    sn_ctl_action a[SN_CTL_ACTIONS_MAX];
+    sn_ctl_event start = {.kind = SN_CTL_START}, end = {.kind = SN_CTL_EXITED, .code = -1};
+    heal(&s);
+    s.view[0].state = SN_CTL_DONE;
+    end.views = s.view;
+    sn_ctl_step(s.ctl, &start, SN_SEC, a);
+    assert_int_equal(sn_ctl_step(s.ctl, &end, SN_SEC, a), 2); /* done is done: KILL, no timer */
+    assert_int_equal(a[0].kind, SN_CTL_KILL);
+    sn_ctl_free(s.ctl);
+
+    s.ctl = sn_ctl_create(&one);
+    s.view[0].state = SN_CTL_TRAINING;
+    sn_ctl_step(s.ctl, &start, SN_SEC, a);
+    sn_ctl_step(s.ctl, &end, SN_SEC, a);
+    assert_int_equal(a[1].kind, SN_CTL_NOTE);
+    assert_non_null(strstr(a[1].text, "rank 0 on h0 (pid 100) died in an unknown way"));
+    sn_ctl_free(s.ctl);
+}
+
 static void test_broken(void **state)
 {
     PLAY("a protocol broken", &usual, {0, START, .want = "launch0"}, {1, SEEN, .want = ""},
@@ -549,9 +572,10 @@ int main(void)
         cmocka_unit_test(test_clean),      cmocka_unit_test(test_killed),
         cmocka_unit_test(test_echo),       cmocka_unit_test(test_final),
         cmocka_unit_test(test_retries),    cmocka_unit_test(test_host),
-        cmocka_unit_test(test_broken),     cmocka_unit_test(test_interrupt),
-        cmocka_unit_test(test_stall),      cmocka_unit_test(test_stuck),
-        cmocka_unit_test(test_long_texts), cmocka_unit_test(test_simulation),
+        cmocka_unit_test(test_broken),     cmocka_unit_test(test_unknown_end),
+        cmocka_unit_test(test_interrupt),  cmocka_unit_test(test_stall),
+        cmocka_unit_test(test_stuck),      cmocka_unit_test(test_long_texts),
+        cmocka_unit_test(test_simulation),
     };
     return sn_test_run(tests);
 }

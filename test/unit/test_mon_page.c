@@ -135,12 +135,40 @@ static void test_fail(void **state)
     sn_page_unmap(page);
 }
 
+static void test_ring(void **state)
+{
+    int fd;
+    sn_page *page;
+    sn_page_step row;
+    assert_ok(sn_page_create(0, 0, "h0", &fd, &page));
+    close(fd);
+    assert_false(sn_page_step_read(page, 0, &row));
+    for (int64_t step = 0; step < 3 * SN_PAGE_RING; step++) {
+        page->loss = 100.0 - (double) step;
+        page->val_loss = 1.7;
+        page->val_step = step % 10 ? 0 : step + 1;
+        page->time_ns[SN_TIME_PIPELINE] = step;
+        sn_page_step_done(page, step);
+        assert_int_equal(page->step, step + 1);
+        for (int64_t old = -2; old <= step + 1; old++) {
+            bool kept = old >= 0 && old <= step && old > step - SN_PAGE_RING;
+            assert_int_equal(sn_page_step_read(page, old, &row), kept);
+            if (!kept)
+                continue;
+            assert_true(row.loss == 100.0 - (double) old);
+            assert_int_equal(row.time_ns[SN_TIME_PIPELINE], old);
+            assert_int_equal(isnan(row.val_loss), old % 10 != 0);
+        }
+    }
+    sn_page_unmap(page);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_create_and_map), cmocka_unit_test(test_map_refuses),
         cmocka_unit_test(test_op_text),        cmocka_unit_test(test_op_race),
-        cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_fail),           cmocka_unit_test(test_ring),
     };
     return sn_test_run(tests);
 }
