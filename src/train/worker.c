@@ -37,13 +37,9 @@ static sn_status join(train_worker *w, const sn_net_opts *net)
     return w->world > 1 ? sn_net_open(w->boot, net, &w->net) : SN_OK;
 }
 
-static sn_status read_text(train_worker *w)
+static sn_status read_and_plan(train_worker *w)
 {
-    return sn_text_open(w->job->data, w->job->held_out, w->job->gpt.sequence, &w->text);
-}
-
-static sn_status make_plan(train_worker *w)
-{
+    SN_TRY(sn_text_open(w->job->data, w->job->held_out, w->job->gpt.sequence, &w->text));
     SN_TRY(sn_job_plan(w->job, w->opts->topo, w->world, &w->plan));
     if (w->plan->world != w->world)
         return sn_fail(SN_EFIT,
@@ -55,10 +51,14 @@ static sn_status make_plan(train_worker *w)
 
 /* ---- agreeing ---- */
 
-typedef struct claim {
-    uint64_t plan, numbers, text;
+typedef struct claim { /* what a rank tells the others before they depend on it */
+    int32_t status;
+    char text[480]; /* why not */
+    uint64_t plan, numbers, data;
     double link_latency_ns, link_bytes_per_s;
 } claim;
+
+_Static_assert(sizeof(claim) <= 1024, "sn_net_gather takes no more");
 
 static uint64_t hash_plan(const train_worker *w)
 {
@@ -92,29 +92,57 @@ static sn_status differ(const train_worker *w, int rank, const char *what)
                    rank, sn_net_host_name(w->net, rank), sn_net_host_name(w->net, 0), what);
 }
 
-static sn_status agree(train_worker *w)
+/* Everyone's claim; a rank that could not get here says why, and all fail with its words. */
+static sn_status exchange(train_worker *w, sn_status status, claim *mine, claim *all)
 {
-    if (!w->net)
-        return SN_OK;
-    claim mine = {.plan = hash_plan(w),
-                  .numbers = hash_numbers(w->job),
-                  .text = sn_text_fingerprint(w->text),
-                  .link_latency_ns = w->result.link_latency_ns,
-                  .link_bytes_per_s = w->result.link_bytes_per_s};
-    claim *all = sn_alloc((size_t) w->world * sizeof(*all));
+    mine->status = status;
+    if (status < 0)
+        snprintf(mine->text, sizeof(mine->text), "%s", sn_errmsg());
     int *everyone = SN_NEW_N(w->arena, int, w->world);
     for (int r = 0; r < w->world; r++)
         everyone[r] = r;
-    sn_status status =
-        sn_net_gather(w->net, everyone, w->world, &mine, sizeof(mine), train_deadline(w), all);
+    SN_TRY(sn_net_gather(w->net, everyone, w->world, mine, sizeof(*mine), train_deadline(w), all));
+    for (int r = 0; r < w->world; r++)
+        if (all[r].status < 0)
+            return sn_fail((sn_status) all[r].status, "rank %d (%s): %s", r,
+                           sn_net_host_name(w->net, r), all[r].text);
+    return SN_OK;
+}
+
+/* `status`: of reading the text and planning, which each rank did for itself. */
+static sn_status agree(train_worker *w, sn_status status)
+{
+    if (!w->net)
+        return status;
+    claim mine = {0}, *all = sn_alloc((size_t) w->world * sizeof(*all));
+    if (status >= 0) {
+        mine.plan = hash_plan(w);
+        mine.numbers = hash_numbers(w->job);
+        mine.data = sn_text_fingerprint(w->text);
+    }
+    status = exchange(w, status, &mine, all);
     for (int r = 1; r < w->world && status >= 0; r++) {
-        if (all[r].text != all[0].text)
+        if (all[r].data != all[0].data)
             status = differ(w, r, "read different texts");
         else if (all[r].numbers != all[0].numbers)
             status = differ(w, r, "have different job numbers");
         else if (all[r].plan != all[0].plan)
             status = differ(w, r, "planned differently");
     }
+    free(all);
+    return status;
+}
+
+/* The last time before the first step: nobody starts into a step that somebody cannot take. Rank 0
+ * tells what it measured. */
+static sn_status ready(train_worker *w, sn_status status)
+{
+    if (!w->net)
+        return status;
+    claim mine = {.link_latency_ns = w->result.link_latency_ns,
+                  .link_bytes_per_s = w->result.link_bytes_per_s};
+    claim *all = sn_alloc((size_t) w->world * sizeof(*all));
+    status = exchange(w, status, &mine, all);
     if (status >= 0) {
         w->result.link_latency_ns = all[0].link_latency_ns;
         w->result.link_bytes_per_s = all[0].link_bytes_per_s;
@@ -208,20 +236,6 @@ static sn_status make_executor(train_worker *w)
     return SN_OK;
 }
 
-static sn_status fill_state(train_worker *w)
-{
-    train_state_init(w->plan, w->program, w->exec, w->job->seed);
-    if (w->opts->resume)
-        SN_TRY(train_restore(w));
-    w->result.first_step = w->result.steps = w->at.step;
-    __atomic_store_n(&w->page->first_step, w->at.step, __ATOMIC_RELAXED);
-    __atomic_store_n(&w->page->step, w->at.step, __ATOMIC_RELEASE);
-    int64_t time_ns[SN_TIME_KINDS] = {0};
-    sn_status status = sn_exec_run(w->exec, w->program->gather_first, w->program->instrs,
-                                   train_deadline(w), time_ns);
-    return status < 0 ? sn_fail_in(status, "before step %lld", (long long) w->at.step) : SN_OK;
-}
-
 static sn_status open_metrics(train_worker *w)
 {
     if (!w->opts->rank0_metrics || w->rank != 0 || !w->opts->run_dir)
@@ -231,6 +245,27 @@ static sn_status open_metrics(train_worker *w)
     sn_status status = sn_metrics_open(sn_str_get(&path), w->at.step > 0, &w->metrics);
     sn_str_done(&path);
     return status;
+}
+
+/* Masters and moments, drawn or loaded. */
+static sn_status fill_state(train_worker *w)
+{
+    train_state_init(w->plan, w->program, w->exec, w->job->seed);
+    if (w->opts->resume)
+        SN_TRY(train_restore(w));
+    w->result.first_step = w->result.steps = w->at.step;
+    __atomic_store_n(&w->page->first_step, w->at.step, __ATOMIC_RELAXED);
+    __atomic_store_n(&w->page->step, w->at.step, __ATOMIC_RELEASE);
+    return open_metrics(w);
+}
+
+/* The working parameters of all cards from everyone's masters. */
+static sn_status gather_params(train_worker *w)
+{
+    int64_t time_ns[SN_TIME_KINDS] = {0};
+    sn_status status = sn_exec_run(w->exec, w->program->gather_first, w->program->instrs,
+                                   train_deadline(w), time_ns);
+    return status < 0 ? sn_fail_in(status, "before step %lld", (long long) w->at.step) : SN_OK;
 }
 
 static const char *checkpoint_dir(train_worker *w)
@@ -249,15 +284,13 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
     w->arena = sn_arena_create();
     w->ckpt_dir = checkpoint_dir(w);
     SN_TRY(join(w, net));
-    SN_TRY(read_text(w));
-    SN_TRY(make_plan(w));
+    SN_TRY(agree(w, read_and_plan(w)));
     SN_TRY(measure_link(w));
-    SN_TRY(agree(w));
     SN_TRY(open_coll(w));
     SN_TRY(make_executor(w));
+    SN_TRY(ready(w, fill_state(w)));
     sn_page_set_state(w->page, SN_WORKER_READY);
-    SN_TRY(fill_state(w));
-    return open_metrics(w);
+    return gather_params(w);
 }
 
 void train_worker_close(train_worker *w)
@@ -284,13 +317,15 @@ sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_
     if (status >= 0)
         status = train_loop(w);
     w->result.wall_ns = sn_now() - began;
+    char why[512];
+    snprintf(why, sizeof(why), "%s", sn_errmsg()); /* closing has its own failures to tell */
     if (status < 0)
-        sn_page_fail(w->page, status, sn_errmsg());
+        sn_page_fail(w->page, status, why);
     else
         sn_page_set_state(w->page, SN_WORKER_DONE);
     train_worker_close(w);
     if (status >= 0)
         *ret = w->result;
     free(w);
-    return status;
+    return status < 0 ? sn_fail(status, "%s", why) : status;
 }

@@ -166,6 +166,59 @@ static void test_other_model(void **state)
     world_free(w);
 }
 
+/* ---- what a run leaves in its directory ---- */
+
+static void keep_val(world *w, const sn_step_metrics *row)
+{
+    if (row->step == STEPS - 2)
+        w->loss[60] = row->val_loss;
+}
+
+static void test_run_dir(void **state)
+{
+    world *w = world_create();
+    sn_arena *arena = sn_arena_create();
+    sn_step_metrics *row;
+    int64_t rows;
+    char path[96], *text;
+    size_t bytes;
+    w->run_dir = world_dir;
+    assert_ok(sn_dir_create(world_dir));
+    w->job.checkpoint.dir = NULL;
+    w->job.eval_every = STEPS - 1;
+    w->job.eval_samples = 3;
+    w->on_step = keep_val;
+    nth_split(w, 6);
+    world_run(w);
+    assert_true(w->loss[60] > 0); /* evaluated after the last step but one */
+    snprintf(path, sizeof path, "%s/metrics.jsonl", world_dir);
+    assert_ok(sn_metrics_read(path, arena, &row, &rows));
+    assert_int_equal(rows, STEPS);
+    for (int64_t s = 0; s < rows; s++) {
+        assert_int_equal(row[s].step, s);
+        assert_true(row[s].loss == w->loss[s]);
+        assert_int_equal(row[s].tokens, w->job.batch * w->job.gpt.sequence);
+        assert_true(row[s].flops > 0 && row[s].bytes_net > 0);
+        assert_true(isnan(row[s].val_loss) == (s < STEPS - 2)); /* the last: all held-out text */
+    }
+    snprintf(path, sizeof path, "%s/links.json", world_dir);
+    assert_ok(sn_file_read(path, 4096, &text, &bytes));
+    assert_non_null(strstr(text, "\"from\": \"h0\", \"to\": \"h1\""));
+    for (int r = 0; r < world_size(w); r++) {
+        assert_true(w->result[r].link_latency_ns > 0);
+        assert_true(w->result[r].link_bytes_per_s == w->result[0].link_bytes_per_s);
+    }
+    snprintf(path, sizeof path, "%s/checkpoints", world_dir);
+    sn_ckpt *c;
+    assert_ok(sn_ckpt_find(path, NULL, &c));
+    assert_int_equal(sn_ckpt_step(c), STEPS);
+    sn_ckpt_close(c);
+    free(text);
+    sn_arena_free(arena);
+    world_clear(world_dir);
+    world_free(w);
+}
+
 /* ---- failing ---- */
 
 static void kill_one(world *w, const sn_step_metrics *row)
@@ -285,6 +338,29 @@ static void test_no_data(void **state)
     world_free(w);
 }
 
+/* What one rank alone cannot do, all say, in its words, and nobody waits for it. */
+static void test_one_cannot(void **state)
+{
+    world *w = world_create();
+    nth_split(w, 6);
+    w->odd = w->job;
+    w->odd.data = "/no/such/text";
+    w->odd_rank = 3;
+    world_run_fn(w, NULL);
+    for (int r = 0; r < 4; r++) {
+        assert_int_equal(w->status[r], SN_ENOTFOUND);
+        assert_says(w, r, "rank 3 (h1): data /no/such/text does not exist");
+    }
+    w->odd_rank = -1;
+    w->run_dir = "/no/such/run"; /* rank 0 writes metrics there */
+    world_run_fn(w, NULL);
+    for (int r = 0; r < 4; r++) {
+        assert_true(w->status[r] < 0);
+        assert_says(w, r, "rank 0 (h0): cannot write /no/such/run/metrics.jsonl");
+    }
+    world_free(w);
+}
+
 /* Any split's checkpoint goes on with the same words on one card. */
 static void test_generate(void **state)
 {
@@ -318,9 +394,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_any_to_any),  cmocka_unit_test(test_trajectory),
-        cmocka_unit_test(test_other_model), cmocka_unit_test(test_killed),
-        cmocka_unit_test(test_disagree),    cmocka_unit_test(test_diverged),
-        cmocka_unit_test(test_unwritable),  cmocka_unit_test(test_no_data),
+        cmocka_unit_test(test_other_model), cmocka_unit_test(test_run_dir),
+        cmocka_unit_test(test_killed),      cmocka_unit_test(test_disagree),
+        cmocka_unit_test(test_diverged),    cmocka_unit_test(test_unwritable),
+        cmocka_unit_test(test_no_data),     cmocka_unit_test(test_one_cannot),
         cmocka_unit_test(test_generate),
     };
     return cmocka_run_group_tests_name(__FILE__, tests, world_setup, world_teardown);

@@ -24,6 +24,7 @@ struct world { /* shared with the workers */
     sn_job job;
     sn_topo *topo;
     bool resume, one_host;
+    const char *run_dir;
     world_on_step on_step; /* on rank 0 */
     int64_t trigger;       /* for on_step */
     int victim;
@@ -128,6 +129,7 @@ static inline int world_rank(sn_boot *boot, int rank, int host, void *ctx)
         .host_name = name, .page = w->page[rank], .deadline = sn_now() + 20 * SN_SEC};
     sn_train_opts opts = {.job = rank == w->odd_rank ? &w->odd : &w->job,
                           .topo = w->topo,
+                          .run_dir = w->run_dir,
                           .core = -1,
                           .resume = w->resume,
                           .rank0_metrics = true,
