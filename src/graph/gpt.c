@@ -10,7 +10,7 @@
 
 static const sn_gpt_preset presets[] = {
     {"gpt-tiny", "for tests: trains in a second", {2, 32, 4, 32, 256, 0}},
-    {"gpt-english", "the main job: about 1 M parameters, bytes", {4, 144, 4, 128, 256, 0}},
+    {"gpt-english", "the main job: about 1 M parameters, bytes", {4, 144, 4, 64, 256, 0}},
     {"gpt-bench", "the benchmark's: 3.3 M parameters, bytes", {4, 256, 4, 256, 256, 0}},
     {"gpt2", "124 M and an untied head (Radford et al. 2019)", {12, 768, 12, 1024, 50257, 0}},
     {"gpt2-medium", "355 M", {24, 1024, 16, 1024, 50257, 0}},
