@@ -53,9 +53,12 @@ bool sn_shape_equal(sn_shape a, sn_shape b)
 
 const char *sn_shape_text(char out[96], sn_shape shape)
 {
-    int n = snprintf(out, 96, "[");
-    for (int i = 0; i < shape.rank; i++)
-        n += snprintf(out + n, (size_t) (96 - n), "%s%lld", i ? "," : "", (long long) shape.dim[i]);
-    snprintf(out + n, (size_t) (96 - n), "]");
+    size_t n = 1;
+    snprintf(out, 96, "[");
+    for (int i = 0; i < shape.rank && n < 95; i++) {
+        snprintf(out + n, 96 - n, "%s%lld", i ? "," : "", (long long) shape.dim[i]);
+        n += strlen(out + n);
+    }
+    snprintf(out + n, 96 - n, "]"); /* too long: cut off */
     return out;
 }

@@ -240,6 +240,8 @@ struct sn_coll {
     sn_net_req *orphan[COLL_P2P_REQS]; /* of failed requests, see coll_job_over */
     int orphans;
     uint32_t polls;
+    int told;                       /* requests whose wait stands on the control page */
+    char said_before[SN_PAGE_TEXT]; /* what stood there */
     sn_coll_stats stats;
 };
 

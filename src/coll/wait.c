@@ -139,6 +139,8 @@ static void say(sn_coll_req *r)
     if (r->told || page == NULL || r->since == 0 || sn_now() - r->since < SAY_AFTER)
         return;
     r->told = true;
+    if (r->coll->told++ == 0) /* whoever wrote there before gets it back */
+        sn_page_op_read(page, r->coll->said_before, NULL);
     sn_page_op(page, coll_req_text(r, what), r->deadline);
 }
 
@@ -169,8 +171,8 @@ static void idle(sn_coll *c, sn_coll_req *r, int n)
 static sn_status take(sn_coll_req *r)
 {
     sn_status status = r->status;
-    if (r->told)
-        sn_page_op(sn_net_page(r->coll->net), "", 0);
+    if (r->told && --r->coll->told == 0)
+        sn_page_op(sn_net_page(r->coll->net), r->coll->said_before, 0);
     if (status < 0)
         sn_fail(status, "%s", r->text);
     coll_give_back(r);

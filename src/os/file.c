@@ -40,7 +40,7 @@ static sn_status failed(const char *verb, const char *path)
 
 static sn_status open_regular(const char *path, int *ret_fd, size_t *ret_bytes)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not make us wait */
     if (fd < 0)
         return failed("read", path);
     struct stat st;

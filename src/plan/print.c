@@ -4,6 +4,7 @@
 #include "plan/private.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static void form_text(char out[16], int8_t form)
 {
@@ -51,16 +52,47 @@ static void print_stages(const sn_plan *plan, sn_str *out)
     }
 }
 
+/* "h.3.mlp.w1" → "h.*.mlp.w1": parameters that differ only in a number are one line. */
+static void pattern_of(char out[64], const char *name)
+{
+    size_t n = 0;
+    for (const char *p = name; *p && n < 63; p++) {
+        bool digit = *p >= '0' && *p <= '9', after_dot = p > name && p[-1] == '.';
+        bool more = digit && n && out[n - 1] == '*' && p[-1] >= '0' && p[-1] <= '9';
+        if (more)
+            continue;
+        out[n++] = digit && after_dot ? '*' : *p;
+    }
+    out[n] = 0;
+}
+
+static bool same_line(const plan_model *m, int a, int b)
+{
+    char left[64], right[64];
+    const sn_value *v = m->g->value;
+    if (v[a].kind != SN_VALUE_PARAM || v[b].kind != SN_VALUE_PARAM ||
+        m->form[PLAN_TENSOR][a] != m->form[PLAN_TENSOR][b] ||
+        !sn_shape_equal(v[a].shape, v[b].shape))
+        return false;
+    pattern_of(left, m->name[a]);
+    pattern_of(right, m->name[b]);
+    return !strcmp(left, right);
+}
+
 static void print_shards(const sn_plan *plan, sn_str *out)
 {
     const plan_model *m = plan->private_->model;
-    char shape[96], form[16];
+    char shape[96], form[16], name[64];
     for (int v = 0; v < m->g->values && plan->tensor > 1; v++) {
-        if (m->g->value[v].kind != SN_VALUE_PARAM)
+        bool said = m->g->value[v].kind != SN_VALUE_PARAM;
+        for (int u = 0; u < v && !said; u++)
+            said = same_line(m, u, v);
+        if (said)
             continue;
         form_text(form, m->form[PLAN_TENSOR][v]);
-        sn_str_printf(out, "  %-20s %-20s %s\n", m->name[v],
-                      sn_shape_text(shape, m->g->value[v].shape), form);
+        pattern_of(name, m->name[v]);
+        sn_str_printf(out, "  %-20s %-20s %s\n", name, sn_shape_text(shape, m->g->value[v].shape),
+                      form);
     }
 }
 
@@ -70,7 +102,7 @@ void sn_plan_print(const sn_plan *plan, sn_str *out)
     print_cost(plan, out);
     print_stages(plan, out);
     if (plan->tensor > 1)
-        sn_str_printf(out, "parameters over the tensor axis\n");
+        sn_str_printf(out, "parameters over the tensor axis (* stands for every number)\n");
     print_shards(plan, out);
     sn_str_printf(out, "candidates\n");
     for (int i = 0; i < plan->candidates; i++) {

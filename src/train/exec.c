@@ -17,6 +17,7 @@ typedef struct action {
     sn_instr_kind kind;
     sn_time_kind account; /* of a kernel's or a wait's time */
     bool forward;         /* evaluating runs it too */
+    const char *begins;   /* what the control page says from here on, NULL: as before */
     int ticket;
     sn_kernel *kernel;
     const void *in[SN_OP_IN_MAX];
@@ -45,6 +46,8 @@ struct sn_exec {
     sn_coll_req **req; /* [tickets], NULL: not under way */
     ticket *ticket;    /* [tickets] */
     int open;          /* tickets under way */
+    sn_page *page;     /* says what is being done; may be NULL */
+    sn_arena *arena;   /* of the texts for it */
 };
 
 /* ---- words for failures ---- */
@@ -210,8 +213,28 @@ static bool is_forward(const sn_exec *e, const sn_instr *n)
     return scalars >= 0 && n->outs > 0 && n->out[0] == scalars;
 }
 
+/* Where the program changes from one phase and micro-batch to the next, in words for the page. */
+static void name_phases(sn_exec *e)
+{
+    static const char *const phase[] = {"computing forward", "computing backward",
+                                        "reducing gradients", "updating parameters",
+                                        "gathering parameters"};
+    const sn_instr *before = NULL;
+    for (int i = 0; i < e->program->instrs; i++) {
+        const sn_instr *n = &e->program->instr[i];
+        if (n->kind != SN_INSTR_KERNEL ||
+            (before && before->phase == n->phase && before->micro == n->micro))
+            continue;
+        before = n;
+        e->actions[i].begins = n->micro < 0 ? phase[n->phase]
+                                            : sn_arena_printf(e->arena, "%s, micro-batch %d",
+                                                              phase[n->phase], n->micro);
+    }
+}
+
 static sn_status prepare(sn_exec *e, sn_card *card)
 {
+    name_phases(e);
     for (int i = 0; i < e->program->instrs; i++) {
         const sn_instr *n = &e->program->instr[i];
         action *a = &e->actions[i];
@@ -240,6 +263,7 @@ sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card
     e->plan = plan;
     e->program = program;
     e->coll = c;
+    e->arena = sn_arena_create();
     e->at = sn_alloc((size_t) SN_MAX(1, program->slots) * sizeof(*e->at));
     e->actions = sn_alloc((size_t) SN_MAX(1, program->instrs) * sizeof(*e->actions));
     e->req = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->req));
@@ -270,7 +294,13 @@ void sn_exec_free(sn_exec *e)
     free(e->at);
     free(e->actions);
     free(e->req);
+    sn_arena_free(e->arena);
     free(e);
+}
+
+void sn_exec_tell(sn_exec *e, sn_page *page)
+{
+    e->page = page;
 }
 
 void *sn_exec_slot(sn_exec *e, int slot)
@@ -365,6 +395,8 @@ static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time
         const action *a = &e->actions[i];
         if (forward_only && !a->forward)
             continue;
+        if (a->begins)
+            sn_page_op(e->page, a->begins, 0);
         if (a->kind == SN_INSTR_KERNEL) {
             switch_to(&m, a->account);
             status = sn_kernel_run(a->kernel, a->in, a->out);

@@ -83,6 +83,9 @@ typedef struct sn_exec sn_exec;
 sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card *card, sn_coll *c,
                          sn_time deadline, sn_exec **ret);
 void sn_exec_free(sn_exec *e);
+/* Say in this control page (borrowed; NULL: in none) which phase and micro-batch is being computed.
+ */
+void sn_exec_tell(sn_exec *e, sn_page *page);
 void *sn_exec_slot(sn_exec *e, int slot);
 /* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
  * longer than from now to `deadline`, counted from its own start (so long computations in between

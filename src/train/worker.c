@@ -228,6 +228,7 @@ static sn_status make_executor(train_worker *w)
 {
     SN_TRY(sn_card_open(w->job->card_kind, &(sn_card_opts){.threads = 1}, &w->card));
     SN_TRY(sn_exec_create(w->plan, w->program, w->card, w->coll, train_deadline(w), &w->exec));
+    sn_exec_tell(w->exec, w->page);
     SN_TRY(train_feed_init(w->plan, w->program, w->exec, w->arena, &w->feed));
     w->window = SN_NEW_N(w->arena, int64_t, w->job->batch);
     w->saves = train_state_pieces(w->plan, w->program, w->exec, true, w->arena, &w->save);

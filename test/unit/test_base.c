@@ -100,6 +100,8 @@ static void test_fmt(void **state)
     assert_string_equal(sn_fmt_count(out, 1234567), "1.23 M");
     char shape[96];
     assert_string_equal(sn_shape_text(shape, SN_SHAPE(2, 3)), "[2,3]");
+    sn_shape long_one = SN_SHAPE(INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN, INT64_MIN);
+    assert_int_equal(strlen(sn_shape_text(shape, long_one)), 95);
 }
 
 static void test_yaml_merge(void **state)
