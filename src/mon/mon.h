@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * mon — what a run tells about itself: the control page of each worker, metrics, the report.
+ * mon — what a run tells about itself: the control page of each worker, metrics, the report, and
+ * the flight recorder (recorder.h).
  *
  * The control page is one shared page (memfd) per worker. The worker writes it, its agent and
  * launcher read it, at no cost to the worker; it outlives the worker, so a killed one still says
@@ -15,6 +16,7 @@
 #define SN_MON_MON_H
 
 #include "base/base.h"
+#include "mon/recorder.h"
 
 #define SN_PAGE_MAGIC UINT32_C(0x534e5047) /* "SNPG" */
 #define SN_PAGE_VERSION 1
