@@ -74,6 +74,7 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     sn_coll *c = sn_alloc(sizeof(*c));
     c->net = net;
     c->topo = opts->topo;
+    c->recorder = opts->recorder;
     c->kernels = coll_kernels_best();
     c->rank = sn_net_rank(net);
     c->world = sn_net_world(net);
@@ -82,6 +83,7 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     c->region_used = sn_alloc((size_t) c->regions * sizeof(bool));
     c->local_of = sn_alloc((size_t) c->world * sizeof(int));
     pool_init(c);
+    coll_record_open(c);
     sn_status status = open_segment(c, opts);
     if (status < 0) {
         sn_coll_close(c);
@@ -171,6 +173,8 @@ void coll_end(sn_coll_req *r, sn_status status, const char *text)
 {
     r->status = status;
     r->text = text;
+    if (r->record != 0)
+        sn_recorder_end(r->coll->recorder, r->record, status);
     if (status < 0 && r->group == NULL) {
         char *own = r->coll->req_text + (size_t) (r - r->coll->req) * TEXT;
         strncpy(own, text, TEXT - 1);

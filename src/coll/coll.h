@@ -35,9 +35,10 @@ typedef struct sn_coll_group sn_coll_group;
 typedef struct sn_coll_req sn_coll_req;
 
 typedef struct sn_coll_opts {
-    uint64_t arena_bytes; /* for sn_coll_alloc */
-    uint64_t stage_bytes; /* staging for buffers outside the arena; 0: 4 MiB */
-    const sn_topo *topo;  /* for the choice of algorithm; borrowed; card i is rank i */
+    uint64_t arena_bytes;  /* for sn_coll_alloc */
+    uint64_t stage_bytes;  /* staging for buffers outside the arena; 0: 4 MiB */
+    const sn_topo *topo;   /* for the choice of algorithm; borrowed; card i is rank i */
+    sn_recorder *recorder; /* of every operation; borrowed, NULL: off */
     sn_time deadline;
 } sn_coll_opts;
 

@@ -152,8 +152,9 @@ struct sn_coll_req {
     const char *text;        /* of its failure */
     sn_time deadline, since; /* since: the first time that nothing moved */
     int priority;
-    bool listed; /* among the active */
-    bool told;   /* the control page says that we wait for this */
+    bool listed;     /* among the active */
+    bool told;       /* the control page says that we wait for this */
+    uint64_t record; /* its number with the flight recorder, 0 none (yet) */
 
     /* group operations */
     uint64_t seq;
@@ -187,6 +188,7 @@ struct sn_coll_group {
     sn_coll *coll;
     char *name;
     uint32_t id;
+    int recorded; /* its place with the flight recorder */
     int size, me;
     coll_member *member;
     int *local; /* members on my host but me */
@@ -219,6 +221,7 @@ struct sn_coll {
     sn_net *net;
     sn_segment *seg;
     const sn_topo *topo;
+    sn_recorder *recorder; /* NULL: off */
     const coll_kernels *kernels;
     int rank, world, locals, me_local;
     bool crowded;  /* more workers than cores: the one waited for may need mine */
@@ -275,6 +278,10 @@ const char *coll_req_text(const sn_coll_req *r, char out[200]); /* "all_reduce #
 sn_status coll_p2p_advance(sn_coll_req *r, bool *moved);
 void coll_p2p_withdraw(sn_coll_req *r, sn_status why);
 
+/* record.c */
+void coll_record_open(sn_coll *c);
+void coll_record_launch(sn_coll_req *r);
+
 /* group.c */
 void coll_groups_sweep(sn_coll *c, bool all); /* retired groups that nobody reads any more */
 
@@ -309,6 +316,21 @@ static inline uint64_t coll_tag(const sn_coll_req *r, unsigned what)
 static inline bool coll_job_over(sn_status status)
 {
     return status == SN_EPEER || status == SN_EEPOCH || status == SN_ECANCEL;
+}
+
+/* The first turn of a request. */
+static inline void coll_launch(sn_coll_req *r)
+{
+    if (r->coll->recorder != NULL)
+        coll_record_launch(r);
+    else
+        coll_advance(r);
+}
+
+static inline void coll_record_start(const sn_coll_req *r)
+{
+    if (r->record != 0)
+        sn_recorder_start(r->coll->recorder, r->record);
 }
 
 static inline coll_slot *coll_slot_of(coll_block *b, uint64_t seq)

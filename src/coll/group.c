@@ -263,6 +263,7 @@ sn_status sn_coll_group_create(sn_coll *c, const char *name, const int *members,
         destroy(g);
         return status;
     }
+    g->recorded = sn_recorder_group(c->recorder, g->id, name, members, n, g->me);
     *ret = g;
     return SN_OK;
 }
@@ -273,11 +274,15 @@ void sn_coll_group_free(sn_coll_group *g)
         return;
     sn_coll *c = g->coll;
     for (sn_coll_req **at = &c->active; *at != NULL;) {
-        if ((*at)->group == g)
-            *at = (*at)->next;
-        else
-            at = &(*at)->next;
+        sn_coll_req *r = *at;
+        if (r->group == g) {
+            *at = r->next;
+            sn_recorder_end(c->recorder, r->record, SN_ECANCEL);
+        } else {
+            at = &r->next;
+        }
     }
+    sn_recorder_group_left(c->recorder, g->recorded);
     for (int i = 0; i < COLL_WINDOW && !coll_job_over(g->broken); i++)
         coll_window_cancel(g, &g->window[i]);
     if (g->stage != NULL)

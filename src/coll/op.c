@@ -206,6 +206,7 @@ static sn_status start(sn_coll_req *r)
     int64_t fits = (int64_t) (COLL_STAGE / element(r)) / SN_MAX(wide, 1);
     bool outside = r->shared && g->locals > 0 && !in_arena(r);
     g->started = r->seq;
+    coll_record_start(r);
     w->prints_sent = w->prints_ok = g->lanes == 0;
     w->nets = 0;
     r->at = 0;
@@ -454,7 +455,7 @@ sn_status sn_coll_post(sn_coll_group *g, const sn_coll_call *call, sn_time deadl
     g->free = rest;
     r->seq = ++g->posted;
     coll_activate(g->coll, r);
-    coll_advance(r);
+    coll_launch(r);
     *ret = r;
     return SN_OK;
 }

@@ -79,6 +79,7 @@ static sn_status send_post(sn_coll_req *r, bool *moved)
     coll_store(&ring->posted, m->order);
     r->mail = m;
     *moved = true;
+    coll_record_start(r);
     ring_peer(r);
     return SN_OK;
 }
@@ -160,6 +161,7 @@ static sn_status recv_match(sn_coll_req *r, bool *moved)
         return sizes_differ(r, theirs);
     }
     r->mail = m;
+    coll_record_start(r);
     return SN_OK;
 }
 
@@ -210,6 +212,7 @@ static sn_status net_advance(sn_coll_req *r, bool *moved)
             return status == SN_AGAIN ? SN_PENDING : status;
         c->nets++;
         *moved = true;
+        coll_record_start(r);
     }
     status = sn_net_test(c->net, r->net);
     if (status == SN_PENDING)
@@ -286,7 +289,7 @@ static sn_status post(sn_coll *c, bool send, int peer, uint32_t tag, void *buf, 
                        .bytes = bytes,
                        .region = -1};
     coll_activate(c, r);
-    coll_advance(r);
+    coll_launch(r);
     *ret = r;
     return SN_OK;
 }

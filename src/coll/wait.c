@@ -61,11 +61,16 @@ static void sleep_on_bell(sn_coll *c, sn_time ns)
 
 /* ---- looking around while nothing moves ---- */
 
+static int waits_for(const sn_coll_req *r)
+{
+    return r->kind == COLL_REQ_GROUP ? coll_op_waits_for(r) : r->peer;
+}
+
 /* Whom the request waits for, "" when for nobody in particular. */
 static const char *culprit(const sn_coll_req *r, char out[120])
 {
     const sn_coll *c = r->coll;
-    int rank = r->kind == COLL_REQ_GROUP ? coll_op_waits_for(r) : r->peer;
+    int rank = waits_for(r);
     if (rank < 0)
         return "";
     snprintf(out, 120, "no signal from rank %d (%s)", rank, sn_net_host_name(c->net, rank));
@@ -136,7 +141,10 @@ static void say(sn_coll_req *r)
 {
     char what[200];
     sn_page *page = sn_net_page(r->coll->net);
-    if (r->told || page == NULL || r->since == 0 || sn_now() - r->since < SAY_AFTER)
+    if (r->since == 0 || sn_now() - r->since < SAY_AFTER)
+        return;
+    sn_recorder_wait(r->coll->recorder, r->record, waits_for(r));
+    if (r->told || page == NULL)
         return;
     r->told = true;
     if (r->coll->told++ == 0) /* whoever wrote there before gets it back */
@@ -171,6 +179,8 @@ static void idle(sn_coll *c, sn_coll_req *r, int n)
 static sn_status take(sn_coll_req *r)
 {
     sn_status status = r->status;
+    if (r->since != 0)
+        sn_recorder_wait(r->coll->recorder, 0, -1);
     if (r->told && --r->coll->told == 0)
         sn_page_op(sn_net_page(r->coll->net), r->coll->said_before, 0);
     if (status < 0)

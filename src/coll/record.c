@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * record — what the flight recorder is told.
+ *
+ * A short operation is recorded after its first turn, a long one before: the first turn tells the
+ * peers that we are here, and what is written while they answer costs nobody anything. */
+#include "coll/coll_private.h"
+
+#define LONG 4096 /* bytes: from here on the first turn takes longer than the record */
+
+enum { WORD_SEND = SN_COLL_OPS, WORD_RECEIVE, WORD_RED = 16, WORD_ALGORITHM = 24 };
+
+void coll_record_open(sn_coll *c)
+{
+    const sn_algo_row *const *rows;
+    int n = sn_algo_rows(&rows);
+    for (int i = 0; i < SN_COLL_OPS; i++)
+        sn_recorder_word(c->recorder, i, sn_coll_op_name((sn_coll_op) i));
+    sn_recorder_word(c->recorder, WORD_SEND, "send to");
+    sn_recorder_word(c->recorder, WORD_RECEIVE, "receive from");
+    for (int i = 0; i < SN_REDS; i++)
+        sn_recorder_word(c->recorder, WORD_RED + i, sn_red_name((sn_red) i));
+    for (int i = 0; i < n; i++)
+        sn_recorder_word(c->recorder, WORD_ALGORITHM + i, rows[i]->name);
+}
+
+static bool started(const sn_coll_req *r)
+{
+    return r->group != NULL ? r->stage != COLL_QUEUED : r->mail != NULL || r->net != NULL;
+}
+
+static sn_record_state state_of(const sn_coll_req *r)
+{
+    if (r->status == SN_OK)
+        return SN_RECORD_DONE;
+    return started(r) ? SN_RECORD_STARTED : SN_RECORD_POSTED;
+}
+
+static sn_record_what of_group(const sn_coll_req *r)
+{
+    sn_coll_op op = r->call.op;
+    bool one = op == SN_ALL_REDUCE || op == SN_BROADCAST || op == SN_BARRIER;
+    bool reduces = op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
+    uint64_t elements = (uint64_t) r->call.count * (one ? 1 : (uint64_t) r->group->size);
+    return (sn_record_what){.op = (uint8_t) op,
+                            .red =
+                                reduces ? (uint8_t) (WORD_RED + r->call.red) : SN_RECORDER_NO_WORD,
+                            .algorithm = (uint8_t) (WORD_ALGORITHM + r->print.algorithm),
+                            .dtype = (uint8_t) r->call.dtype,
+                            .group = r->group->recorded,
+                            .peer = op == SN_BROADCAST ? r->call.root : -1,
+                            .seq = r->seq,
+                            .count = (uint64_t) r->call.count,
+                            .bytes = elements * sn_dtype_bytes(r->call.dtype)};
+}
+
+static sn_record_what of_pair(const sn_coll_req *r)
+{
+    bool sends = r->kind == COLL_REQ_SEND || r->kind == COLL_REQ_NET_SEND;
+    return (sn_record_what){.op = sends ? WORD_SEND : WORD_RECEIVE,
+                            .red = SN_RECORDER_NO_WORD,
+                            .algorithm = SN_RECORDER_NO_WORD,
+                            .dtype = SN_U8,
+                            .group = SN_RECORDER_PAIR,
+                            .peer = r->peer,
+                            .seq = r->tag,
+                            .count = r->bytes,
+                            .bytes = r->bytes};
+}
+
+void coll_record_launch(sn_coll_req *r)
+{
+    sn_recorder *to = r->coll->recorder;
+    sn_record_what what = r->group != NULL ? of_group(r) : of_pair(r);
+    if (what.bytes >= LONG)
+        r->record = sn_recorder_post(to, &what, SN_RECORD_POSTED, sn_recorder_now(to));
+    coll_advance(r);
+    if (r->record != 0)
+        return;
+    r->record = sn_recorder_post(to, &what, state_of(r), sn_recorder_now(to));
+    if (r->status < 0)
+        sn_recorder_end(to, r->record, r->status);
+}
