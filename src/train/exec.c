@@ -43,11 +43,12 @@ struct sn_exec {
     action *actions;       /* [instrs] */
     sn_coll_group **group; /* [groups], NULL: I am no member */
     int groups;
-    sn_coll_req **req; /* [tickets], NULL: not under way */
-    ticket *ticket;    /* [tickets] */
-    int open;          /* tickets under way */
-    sn_page *page;     /* says what is being done; may be NULL */
-    sn_arena *arena;   /* of the texts for it */
+    sn_coll_req **req;     /* [tickets], NULL: not under way */
+    ticket *ticket;        /* [tickets] */
+    int open;              /* tickets under way */
+    sn_page *page;         /* says what is being done; may be NULL */
+    sn_recorder *recorder; /* likewise */
+    sn_arena *arena;       /* of the texts for it */
 };
 
 /* ---- words for failures ---- */
@@ -303,6 +304,11 @@ void sn_exec_tell(sn_exec *e, sn_page *page)
     e->page = page;
 }
 
+void sn_exec_record(sn_exec *e, sn_recorder *recorder)
+{
+    e->recorder = recorder;
+}
+
 void *sn_exec_slot(sn_exec *e, int slot)
 {
     return slot_at(e, slot);
@@ -395,8 +401,10 @@ static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time
         const action *a = &e->actions[i];
         if (forward_only && !a->forward)
             continue;
-        if (a->begins)
+        if (a->begins) {
             sn_page_op(e->page, a->begins, 0);
+            sn_recorder_doing(e->recorder, a->begins);
+        }
         if (a->kind == SN_INSTR_KERNEL) {
             switch_to(&m, a->account);
             status = sn_kernel_run(a->kernel, a->in, a->out);

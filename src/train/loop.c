@@ -202,6 +202,7 @@ static sn_status one_step(loop *l, int64_t step)
     train_worker *w = l->w;
     int64_t time_ns[SN_TIME_KINDS] = {0};
     sn_time began = sn_now();
+    sn_recorder_step(w->recorder, step);
     SN_TRY(vote_post(l));
     train_feed_step(&w->feed, w->text, w->job->seed, step);
     set_hyper(w, step);
@@ -225,6 +226,7 @@ static sn_status evaluate(loop *l, int64_t windows_max, double *ret)
 {
     train_worker *w = l->w;
     double loss;
+    sn_recorder_doing(w->recorder, "evaluating");
     SN_TRY(train_evaluate(w, windows_max, &loss));
     put(&w->page->val_loss, loss);
     put_int(&w->page->val_step, w->at.step);
@@ -238,6 +240,7 @@ static sn_status save(train_worker *w, bool last)
     if (w->saved_step == w->at.step)
         return SN_OK;
     sn_page_set_state(w->page, SN_WORKER_SAVING);
+    sn_recorder_doing(w->recorder, "writing a checkpoint");
     sn_status status = train_save(w);
     sn_page_set_state(w->page, SN_WORKER_TRAINING);
     if (status >= 0) {

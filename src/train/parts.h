@@ -65,6 +65,9 @@ typedef struct train_worker {
     sn_net *net;
     sn_page *page; /* never NULL: `own_page` when the caller gave none */
     sn_page own_page;
+    sn_recorder *recorder; /* NULL: off */
+    sn_status ended;       /* how, for the recorder's last words */
+    const char *why;
     int rank, world;
     sn_arena *arena;
     sn_text *text;

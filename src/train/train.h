@@ -86,6 +86,8 @@ void sn_exec_free(sn_exec *e);
 /* Say in this control page (borrowed; NULL: in none) which phase and micro-batch is being computed.
  */
 void sn_exec_tell(sn_exec *e, sn_page *page);
+/* The same into the flight recorder (borrowed; NULL: none). */
+void sn_exec_record(sn_exec *e, sn_recorder *recorder);
 void *sn_exec_slot(sn_exec *e, int slot);
 /* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
  * longer than from now to `deadline`, counted from its own start (so long computations in between

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "os/os.h"
 #include "train/parts.h"
@@ -26,6 +27,18 @@ void train_warn(train_worker *w, const char *what)
 
 /* ---- joining ---- */
 
+/* What cannot be recorded does not stop the job. */
+static void start_recorder(train_worker *w, const sn_net_opts *net)
+{
+    sn_recorder_opts opts = {
+        .rank = w->rank, .world = w->world, .host = net && net->host_name ? net->host_name : ""};
+    if (!w->opts->run_dir)
+        return;
+    if (sn_recorder_create(w->opts->run_dir, &opts, &w->recorder) < 0)
+        sn_log(SN_LOG_WARN, "%s, going on without the flight recorder", sn_errmsg());
+    sn_recorder_doing(w->recorder, "starting");
+}
+
 static sn_status join(train_worker *w, const sn_net_opts *net)
 {
     w->rank = sn_boot_rank(w->boot);
@@ -34,7 +47,10 @@ static sn_status join(train_worker *w, const sn_net_opts *net)
     sn_page_set_state(w->page, SN_WORKER_JOINING);
     if (w->opts->core >= 0)
         SN_TRY(sn_bind_core(w->opts->core));
-    return w->world > 1 ? sn_net_open(w->boot, net, &w->net) : SN_OK;
+    if (w->world > 1)
+        SN_TRY(sn_net_open(w->boot, net, &w->net));
+    start_recorder(w, net);
+    return SN_OK;
 }
 
 static sn_status read_and_plan(train_worker *w)
@@ -55,6 +71,7 @@ typedef struct claim { /* what a rank tells the others before they depend on it 
     int32_t status;
     char text[480]; /* why not */
     uint64_t plan, numbers, data;
+    uint64_t attempt; /* rank 0's: tells this start of the job from others */
     double link_latency_ns, link_bytes_per_s;
 } claim;
 
@@ -120,7 +137,10 @@ static sn_status agree(train_worker *w, sn_status status)
         mine.numbers = hash_numbers(w->job);
         mine.data = sn_text_fingerprint(w->text);
     }
+    mine.attempt = sn_hash64((uint64_t) sn_now_wall(), (uint64_t) getpid(), 0);
     status = exchange(w, status, &mine, all);
+    if (status >= 0)
+        sn_recorder_attempt(w->recorder, all[0].attempt);
     for (int r = 1; r < w->world && status >= 0; r++) {
         if (all[r].data != all[0].data)
             status = differ(w, r, "read different texts");
@@ -201,6 +221,7 @@ static sn_status open_coll(train_worker *w)
     }
     sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + 65536,
                          .topo = w->opts->topo,
+                         .recorder = w->recorder,
                          .deadline = train_deadline(w)};
     SN_TRY(sn_coll_open(w->net, &opts, &w->coll));
     int *everyone = SN_NEW_N(w->arena, int, w->world);
@@ -229,6 +250,7 @@ static sn_status make_executor(train_worker *w)
     SN_TRY(sn_card_open(w->job->card_kind, &(sn_card_opts){.threads = 1}, &w->card));
     SN_TRY(sn_exec_create(w->plan, w->program, w->card, w->coll, train_deadline(w), &w->exec));
     sn_exec_tell(w->exec, w->page);
+    sn_exec_record(w->exec, w->recorder);
     SN_TRY(train_feed_init(w->plan, w->program, w->exec, w->arena, &w->feed));
     w->window = SN_NEW_N(w->arena, int64_t, w->job->batch);
     w->saves = train_state_pieces(w->plan, w->program, w->exec, true, w->arena, &w->save);
@@ -306,6 +328,7 @@ void train_worker_close(train_worker *w)
     sn_plan_free(w->plan);
     sn_text_close(w->text);
     sn_net_close(w->net);
+    sn_recorder_close(w->recorder, w->ended, w->why);
     sn_arena_free(w->arena);
 }
 
@@ -324,6 +347,8 @@ sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_
         sn_page_fail(w->page, status, why);
     else
         sn_page_set_state(w->page, SN_WORKER_DONE);
+    w->ended = status;
+    w->why = status < 0 ? why : NULL;
     train_worker_close(w);
     if (status >= 0)
         *ret = w->result;
