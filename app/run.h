@@ -3,7 +3,7 @@
  * run — a run's directory and what the launcher gathers from the workers' pages while it runs.
  *
  *   runs/ID/job.yaml  topology.yaml  plan.txt  metrics.jsonl  rank-N.log  links.json  report.html
- * checkpoints/ runs/latest -> ID */
+ *   recorder-N.bin  checkpoints/           runs/latest -> ID */
 #ifndef SN_APP_RUN_H
 #define SN_APP_RUN_H
 
@@ -30,7 +30,7 @@ typedef struct sn_collector {
     int64_t next; /* step to report next */
     double peak_flops;
     double cards_per_core; /* ≥ 1 */
-    sn_status failed; /* of writing metrics: said once */
+    sn_status failed;      /* of writing metrics: said once */
     /* for the summary */
     int64_t steps, tokens, time_ns;
     double flops, last_loss, last_val;

@@ -49,6 +49,13 @@ static const sn_flag generate_flags[] = {
     {"seed", "N", "of the draws (default 1)", false},
     {0}};
 
+static const sn_flag debug_flags[] = {
+    {"json", NULL, "everything as JSON", false},
+    {"last", "N", "the last N operations of every rank, merged by time", false},
+    {"trace", "FILE", "write what the recorders hold as a trace for ui.perfetto.dev", false},
+    {"previous", NULL, "the attempt before the last restart", false},
+    {0}};
+
 static const sn_flag bench_flags[] = {
     {"json", NULL, "one JSON object a case (the default prints a table)", false},
     {"only", "TEXT", "cases whose name contains TEXT", false},
@@ -84,6 +91,13 @@ const sn_verb sn_verbs[] = {
      "Loads the newest whole checkpoint of a run (default: runs/latest) onto one card.\n\n"
      "  supernode generate --prompt 'And it came to pass' --bytes 300",
      generate_flags, NULL, sn_cmd_generate, false},
+    {"debug", "[RUN]", "say which rank waits for which, in what",
+     "Reads the flight recorders of a run (default: runs/latest): the last 10,000 communication\n"
+     "operations of each rank. Works while the job runs or hangs, and after it was killed.\n\n"
+     "  supernode debug\n"
+     "  supernode debug runs/latest --last 20\n"
+     "  supernode debug --trace trace.json",
+     debug_flags, NULL, sn_cmd_debug, false},
     {"bench", "[AREA]", "measure, beside the peer and the bound",
      "Areas: compute, net, coll, train, ckpt, heal, plan, all. Each case prints value, samples, "
      "the\n"
