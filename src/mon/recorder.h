@@ -78,6 +78,7 @@ uint64_t sn_recorder_post(sn_recorder *r, const sn_record_what *what, sn_record_
 /* Later marks; number 0, and a record that was overwritten meanwhile, are left alone. */
 void sn_recorder_start(sn_recorder *r, uint64_t number);
 void sn_recorder_end(sn_recorder *r, uint64_t number, sn_status status);
+void sn_recorder_end_at(sn_recorder *r, uint64_t number, sn_status status, uint64_t at);
 
 /* The worker is blocked in this operation by `rank` (-1: unknown); number 0: no longer. */
 void sn_recorder_wait(sn_recorder *r, uint64_t number, int rank);
