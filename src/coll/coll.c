@@ -174,7 +174,7 @@ void coll_end(sn_coll_req *r, sn_status status, const char *text)
     r->status = status;
     r->text = text;
     if (r->record != 0)
-        sn_recorder_end(r->coll->recorder, r->record, status);
+        coll_record_end(r);
     if (status < 0 && r->group == NULL) {
         char *own = r->coll->req_text + (size_t) (r - r->coll->req) * TEXT;
         strncpy(own, text, TEXT - 1);

@@ -155,6 +155,7 @@ struct sn_coll_req {
     bool listed;     /* among the active */
     bool told;       /* the control page says that we wait for this */
     uint64_t record; /* its number with the flight recorder, 0 none (yet) */
+    bool brief;      /* short: see record.c */
 
     /* group operations */
     uint64_t seq;
@@ -222,6 +223,7 @@ struct sn_coll {
     sn_segment *seg;
     const sn_topo *topo;
     sn_recorder *recorder; /* NULL: off */
+    uint64_t looked;       /* the recorder's clock while we wait and spin, 0: not now */
     const coll_kernels *kernels;
     int rank, world, locals, me_local;
     bool crowded;  /* more workers than cores: the one waited for may need mine */
@@ -281,6 +283,7 @@ void coll_p2p_withdraw(sn_coll_req *r, sn_status why);
 /* record.c */
 void coll_record_open(sn_coll *c);
 void coll_record_launch(sn_coll_req *r);
+void coll_record_end(sn_coll_req *r);
 
 /* group.c */
 void coll_groups_sweep(sn_coll *c, bool all); /* retired groups that nobody reads any more */

@@ -36,12 +36,20 @@ static sn_record_state state_of(const sn_coll_req *r)
     return started(r) ? SN_RECORD_STARTED : SN_RECORD_POSTED;
 }
 
+static uint64_t bytes_of(const sn_coll_req *r)
+{
+    if (r->group == NULL)
+        return r->bytes;
+    sn_coll_op op = r->call.op;
+    bool one = op == SN_ALL_REDUCE || op == SN_BROADCAST || op == SN_BARRIER;
+    uint64_t elements = (uint64_t) r->call.count * (one ? 1 : (uint64_t) r->group->size);
+    return elements * sn_dtype_bytes(r->call.dtype);
+}
+
 static sn_record_what of_group(const sn_coll_req *r)
 {
     sn_coll_op op = r->call.op;
-    bool one = op == SN_ALL_REDUCE || op == SN_BROADCAST || op == SN_BARRIER;
     bool reduces = op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
-    uint64_t elements = (uint64_t) r->call.count * (one ? 1 : (uint64_t) r->group->size);
     return (sn_record_what){.op = (uint8_t) op,
                             .red =
                                 reduces ? (uint8_t) (WORD_RED + r->call.red) : SN_RECORDER_NO_WORD,
@@ -51,7 +59,7 @@ static sn_record_what of_group(const sn_coll_req *r)
                             .peer = op == SN_BROADCAST ? r->call.root : -1,
                             .seq = r->seq,
                             .count = (uint64_t) r->call.count,
-                            .bytes = elements * sn_dtype_bytes(r->call.dtype)};
+                            .bytes = bytes_of(r)};
 }
 
 static sn_record_what of_pair(const sn_coll_req *r)
@@ -68,16 +76,34 @@ static sn_record_what of_pair(const sn_coll_req *r)
                             .bytes = r->bytes};
 }
 
+static sn_record_what what_of(const sn_coll_req *r)
+{
+    return r->group != NULL ? of_group(r) : of_pair(r);
+}
+
 void coll_record_launch(sn_coll_req *r)
 {
     sn_recorder *to = r->coll->recorder;
-    sn_record_what what = r->group != NULL ? of_group(r) : of_pair(r);
-    if (what.bytes >= LONG)
+    sn_record_what what;
+    r->brief = bytes_of(r) < LONG;
+    if (!r->brief) {
+        what = what_of(r);
         r->record = sn_recorder_post(to, &what, SN_RECORD_POSTED, sn_recorder_now(to));
+    }
     coll_advance(r);
-    if (r->record != 0)
+    if (!r->brief)
         return;
+    what = what_of(r);
     r->record = sn_recorder_post(to, &what, state_of(r), sn_recorder_now(to));
     if (r->status < 0)
         sn_recorder_end(to, r->record, r->status);
+}
+
+/* While a waiter spins it looks at the clock at leisure; the last look is when a short operation
+ * ended, near enough, and costs nothing then. */
+void coll_record_end(sn_coll_req *r)
+{
+    sn_recorder *to = r->coll->recorder;
+    uint64_t looked = r->brief ? r->coll->looked : 0;
+    sn_recorder_end_at(to, r->record, r->status, looked ? looked : sn_recorder_now(to));
 }

@@ -160,9 +160,13 @@ static void idle(sn_coll *c, sn_coll_req *r, int n)
     int spins = c->crowded ? 8 : 400;
     int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
     if (n <= spins) {
-        RELAX();
+        if (n % 4 == 1) /* takes the time of a pause */
+            c->looked = sn_recorder_now(c->recorder);
+        else
+            RELAX();
         return;
     }
+    c->looked = 0;
     if (n % 8 == 0 || n > spins + yields) {
         coll_look_around(c);
         say(r);
@@ -194,10 +198,11 @@ sn_status sn_coll_wait(sn_coll_req *req)
     sn_coll *c = req->coll;
     for (int n = 1; req->status == SN_PENDING; n++) {
         if (coll_progress(c))
-            n = 0;
+            n = 0, c->looked = 0;
         else if (req->status == SN_PENDING)
             idle(c, req, n);
     }
+    c->looked = 0;
     return take(req);
 }
 
