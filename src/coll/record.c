@@ -46,7 +46,7 @@ static uint64_t bytes_of(const sn_coll_req *r)
     return elements * sn_dtype_bytes(r->call.dtype);
 }
 
-static sn_record_what of_group(const sn_coll_req *r)
+static sn_record_what of_group(const sn_coll_req *r, uint64_t bytes)
 {
     sn_coll_op op = r->call.op;
     bool reduces = op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
@@ -59,7 +59,7 @@ static sn_record_what of_group(const sn_coll_req *r)
                             .peer = op == SN_BROADCAST ? r->call.root : -1,
                             .seq = r->seq,
                             .count = (uint64_t) r->call.count,
-                            .bytes = bytes_of(r)};
+                            .bytes = bytes};
 }
 
 static sn_record_what of_pair(const sn_coll_req *r)
@@ -76,24 +76,25 @@ static sn_record_what of_pair(const sn_coll_req *r)
                             .bytes = r->bytes};
 }
 
-static sn_record_what what_of(const sn_coll_req *r)
+static sn_record_what what_of(const sn_coll_req *r, uint64_t bytes)
 {
-    return r->group != NULL ? of_group(r) : of_pair(r);
+    return r->group != NULL ? of_group(r, bytes) : of_pair(r);
 }
 
 void coll_record_launch(sn_coll_req *r)
 {
     sn_recorder *to = r->coll->recorder;
     sn_record_what what;
-    r->brief = bytes_of(r) < LONG;
+    uint64_t bytes = bytes_of(r);
+    r->brief = bytes < LONG;
     if (!r->brief) {
-        what = what_of(r);
+        what = what_of(r, bytes);
         r->record = sn_recorder_post(to, &what, SN_RECORD_POSTED, sn_recorder_now(to));
     }
     coll_advance(r);
     if (!r->brief)
         return;
-    what = what_of(r);
+    what = what_of(r, bytes);
     r->record = sn_recorder_post(to, &what, state_of(r), sn_recorder_now(to));
     if (r->status < 0)
         sn_recorder_end(to, r->record, r->status);

@@ -19,13 +19,13 @@
  * recorder-RANK.previous.bin. Nobody may shorten a file that a worker has mapped.
  *  5. A reader believes nothing: short, torn or hostile files cost a sentence.
  *
- * Cost on the writer: about 20 ns a record and 11 ns for each later mark of it, one tick each. */
+ * Cost on the writer: an operation posted and ended 30 ns in a loop, 22 of them two ticks. */
 #ifndef SN_MON_RECORDER_H
 #define SN_MON_RECORDER_H
 
 #include "base/base.h"
 
-#define SN_RECORDER_RECORDS 10240
+#define SN_RECORDER_RECORDS 16384 /* a power of two: one is found by a mask */
 #define SN_RECORDER_GROUPS 128
 #define SN_RECORDER_MEMBERS 64 /* of a group that are listed */
 #define SN_RECORDER_WORDS 64
