@@ -25,11 +25,21 @@ static const sn_recorded_group *group_of(const sn_recording *rec, uint64_t key)
     return NULL;
 }
 
+/* It died while others lived on: whatever it waited for then, now they lack it. Not so when all
+ * were killed together. */
+static bool died_alone(const sn_recordings *all, const sn_recording *rec)
+{
+    bool others = all->live;
+    for (int r = 0; r < all->world && !others; r++)
+        others = all->rank[r] != NULL && all->rank[r]->alive == SN_ALIVE_LEFT;
+    return rec->alive == SN_ALIVE_DEAD && others;
+}
+
 static bool is_blocked(const sn_recordings *all, const sn_recording *rec)
 {
-    if (rec == NULL || rec->wait == NULL || rec->alive == SN_ALIVE_LEFT)
+    if (rec == NULL || rec->wait == NULL)
         return false;
-    return !all->live || rec->alive == SN_ALIVE_RUNNING || rec->alive == SN_ALIVE_UNKNOWN;
+    return rec->alive != SN_ALIVE_LEFT && rec->alive != SN_ALIVE_STOPPED && !died_alone(all, rec);
 }
 
 static void add_target(sn_blame_wait *w, int rank)
@@ -98,15 +108,10 @@ static void add_cause(sn_blame *b, int rank)
  */
 static void find_causes(const sn_recordings *all, sn_arena *arena, sn_blame *b)
 {
-    bool left = false;
     b->cause = SN_NEW_N(arena, int, all->world);
-    for (int r = 0; r < all->world; r++)
-        left = left || (all->rank[r] != NULL && all->rank[r]->alive == SN_ALIVE_LEFT);
     for (int r = 0; r < all->world; r++) {
         const sn_recording *rec = all->rank[r];
-        if (rec == NULL)
-            continue;
-        if (rec->alive == SN_ALIVE_STOPPED || (rec->alive == SN_ALIVE_DEAD && (all->live || left)))
+        if (rec != NULL && (rec->alive == SN_ALIVE_STOPPED || died_alone(all, rec)))
             add_cause(b, r);
     }
     for (int i = 0; i < b->waits; i++)

@@ -402,6 +402,21 @@ static void receives_from_next(sn_recorder *r, int next)
     sn_recorder_wait(r, sn_recorder_post(r, &what, SN_RECORD_POSTED, sn_recorder_now(r)), next);
 }
 
+/* The one that was killed was itself waiting then; the others saw it and left: it is the cause. */
+static void test_died_waiting(void **state)
+{
+    static const char *const words[] = {"rank 0 (h0) ended without a word",
+                                        "rank 1 (h0) left with: rank 0 died"};
+    const place *p = *state;
+    die(child(p, 0, 3, waiter, NULL));
+    for (int i = 1; i < 3; i++) {
+        sn_recorder *r = recorder(p, i, 3);
+        absent(r);
+        sn_recorder_close(r, SN_EPEER, "rank 0 died");
+    }
+    expect(p, words, 2, 0, 1);
+}
+
 static void test_circle(void **state)
 {
     static const char *const words[] = {
@@ -500,6 +515,7 @@ int main(void)
         TEST(test_killed),
         TEST(test_read_while_written),
         TEST(test_stopped_one_is_named),
+        TEST(test_died_waiting),
         TEST(test_circle),
         TEST(test_calls_that_differ),
         TEST(test_damaged),
