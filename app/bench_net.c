@@ -229,8 +229,7 @@ static sn_status run_pair(const bench_case *c, const bench_opts *o, bench_result
         "half round trip of 8 B, UCX over the loopback's TCP, median of 200",
         "1 MiB messages, UCX over the loopback's TCP, median of 8",
         "half round trip of a flag in a shared segment, mean of 200",
-        "1 MiB out of another rank's part of a segment, mean of 100; the bound copies from its "
-        "own"};
+        "1 MiB out of another rank's part of a segment, mean of 100; the bound copies its own"};
     void *memory;
     bench_world *w = NULL;
     SN_TRY(bench_shared(sizeof(pair_shared), &memory));
