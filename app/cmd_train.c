@@ -35,7 +35,7 @@ typedef struct session {
     sn_topo *topo;
     sn_plan *plan;
     sn_collector collected;
-    bool resume;
+    bool resume, named; /* named: runs/latest is this one */
     const char *event[64];
     int events;
     double final_loss;
@@ -50,6 +50,10 @@ static void on_tick(void *ctx, sn_page *const *pages, int world)
 {
     session *s = ctx;
     sn_collect(&s->collected, pages, world);
+    if (!s->named && (pages[0]->state == SN_WORKER_TRAINING || s->collected.steps)) {
+        sn_run_latest(&s->run);
+        s->named = true;
+    }
     double final = pages[0]->final_loss;
     if (final > 0)
         s->final_loss = final;
@@ -183,7 +187,7 @@ static sn_status run(session *s, const sn_args *args, int *ret_code)
     SN_TRY(prepare(s, args));
     catch_signals();
     SN_TRY(sn_run_path(&s->run, "metrics.jsonl", path));
-    SN_TRY(sn_metrics_open(path, s->run.resumed, &s->collected.metrics));
+    SN_TRY(sn_metrics_open(path, s->resume, &s->collected.metrics));
     bool json = sn_args_get(args, "json") != NULL;
     s->collected.peak_flops = peak_of(s);
     s->collected.cards_per_core = (double) s->plan->world / SN_MIN(sn_cores(), s->plan->world);
@@ -216,6 +220,7 @@ int sn_cmd_train(const sn_args *args)
     session *s = sn_alloc(sizeof *s);
     s->arena = sn_arena_create();
     s->resume = sn_args_get(args, "resume") != NULL;
+    s->run = (sn_run){.lock = {-1, -1}};
     s->final_loss = NAN;
     const char *word = args->words ? args->word[0] : sn_args_get(args, "model-config");
     int code = sn_load_job(args, word, s->arena, &s->spec);
@@ -227,6 +232,7 @@ int sn_cmd_train(const sn_args *args)
         if (status < 0)
             code = sn_exit_with("train", status);
     }
+    sn_run_close(&s->run);
     sn_plan_free(s->plan);
     sn_topo_free(s->topo);
     sn_arena_free(s->arena);

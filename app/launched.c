@@ -48,7 +48,7 @@ static sn_status agree_on_run(sn_boot *boot, const char *dir, bool resume, const
     const void *const *blob;
     const size_t *bytes;
     sn_status status = SN_OK;
-    *ret = (sn_run){0};
+    *ret = (sn_run){.lock = {-1, -1}};
     if (sn_boot_rank(boot) == 0)
         status = sn_run_open(dir, resume, job, ret);
     if (status < 0)
@@ -57,7 +57,12 @@ static sn_status agree_on_run(sn_boot *boot, const char *dir, bool resume, const
     SN_TRY(status);
     if (bytes[0] != sizeof *ret || !*((const sn_run *) blob[0])->dir)
         return sn_fail(SN_EPEER, "rank 0 could not open the run's directory");
+    if (sn_boot_rank(boot) == 0) { /* holds the locks */
+        sn_run_latest(ret);
+        return SN_OK;
+    }
     *ret = *(const sn_run *) blob[0];
+    ret->lock[0] = ret->lock[1] = -1;
     return SN_OK;
 }
 
@@ -122,7 +127,7 @@ int sn_train_under_launcher(sn_job_spec *spec, const char *run_dir, bool resume,
 {
     sn_boot *boot;
     speaker s = {.started = sn_now()};
-    sn_run run;
+    sn_run run = {.lock = {-1, -1}};
     sn_topo *topo = NULL;
     sn_train_result result;
     if (sn_boot_pmix(&boot) < 0)
@@ -137,6 +142,7 @@ int sn_train_under_launcher(sn_job_spec *spec, const char *run_dir, bool resume,
         code = sn_exit_with("train", status);
     else if (first && !result.stopped)
         speak(&s, spec, &run, topo, &result);
+    sn_run_close(&run);
     sn_topo_free(topo);
     sn_boot_free(boot);
     return code;

@@ -14,12 +14,19 @@ typedef struct sn_run {
     char id[64];
     char dir[4096];
     char ckpt_dir[4096];
-    bool resumed; /* the directory was there */
+    int lock[2]; /* of both directories, held while the run is open; -1: none */
 } sn_run;
 
 /* A new directory under `runs`, or `dir` when given (created if missing). resume: with dir NULL the
- * newest run. */
+ * newest run. SN_EINVAL: another process has a run open there, or it holds checkpoints and this is
+ * not a resume: what is there is never mixed with something new. */
 sn_status sn_run_open(const char *dir, bool resume, const sn_job *job, sn_run *ret);
+void sn_run_close(sn_run *run);
+
+/* runs/latest now means this run, when it is one of `runs`. Said once it has got as far as
+ * training, so that a run that never started does not stand before one that can be resumed. */
+void sn_run_latest(const sn_run *run);
+
 sn_status sn_run_write(const sn_run *run, const char *name, const char *text);
 sn_status sn_run_path(const sn_run *run, const char *name, char out[4096]);
 
@@ -30,7 +37,7 @@ typedef struct sn_collector {
     int64_t next; /* step to report next */
     double peak_flops;
     double cards_per_core; /* ≥ 1 */
-    sn_status failed; /* of writing metrics: said once */
+    sn_status failed;      /* of writing metrics: said once */
     /* for the summary */
     int64_t steps, tokens, time_ns;
     double flops, last_loss, last_val;
