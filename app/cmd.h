@@ -50,6 +50,7 @@ typedef struct sn_ending {
     bool json;
 } sn_ending;
 void sn_say_summary(const sn_ending *e);
+void sn_say_interrupted(const sn_run *run); /* what is saved, and how to go on */
 sn_status sn_write_report(const sn_ending *e);
 
 /* Baseline and sample for a finished run. */

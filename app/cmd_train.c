@@ -89,20 +89,9 @@ static sn_status prepare(session *s, const sn_args *args)
     s->spec.job.pipeline = s->plan->pipeline;
     s->spec.job.data_parallel = s->plan->data;
     SN_TRY(sn_run_open(sn_args_get(args, "run"), s->resume, &s->spec.job, &s->run));
-    s->spec.job.checkpoint.dir = s->run.ckpt_dir;
-    sn_str out = {0};
-    sn_job_yaml(&s->spec.job, &out);
-    sn_status status = sn_run_write(&s->run, "job.yaml", sn_str_get(&out));
-    sn_str_clear(&out);
-    sn_topo_yaml(s->topo, &out);
-    if (status >= 0)
-        status = sn_run_write(&s->run, "topology.yaml", sn_str_get(&out));
-    sn_str_clear(&out);
-    sn_plan_print(s->plan, &out);
-    if (status >= 0)
-        status = sn_run_write(&s->run, "plan.txt", sn_str_get(&out));
-    sn_str_done(&out);
-    return status;
+    if (s->spec.job.checkpoint.dir)
+        s->spec.job.checkpoint.dir = s->run.ckpt_dir;
+    return sn_run_describe(&s->run, &s->spec.job, s->topo, s->plan);
 }
 
 static double peak_of(const session *s)
@@ -160,10 +149,7 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
     if (result->exit_code == SN_EXIT_OK && !result->interrupted)
         sn_say_summary(&e);
     if (result->interrupted) {
-        fprintf(stderr,
-                "supernode train: interrupted; the checkpoint is in %s; go on with: supernode "
-                "train %s --resume --run %s\n",
-                s->run.ckpt_dir, args->words ? args->word[0] : "…", s->run.dir);
+        sn_say_interrupted(&s->run);
         return last_signal == SIGTERM ? 143 : SN_EXIT_INTERRUPTED;
     }
     if (result->exit_code == SN_EXIT_OK)
@@ -223,7 +209,15 @@ int sn_cmd_train(const sn_args *args)
     s->run = (sn_run){.lock = {-1, -1}};
     s->final_loss = NAN;
     const char *word = args->words ? args->word[0] : sn_args_get(args, "model-config");
-    int code = sn_load_job(args, word, s->arena, &s->spec);
+    char of_run[4096];
+    int code = -1;
+    if (!word && s->resume) { /* the run knows its job; flags still win */
+        word = of_run;
+        if (sn_run_job_file(sn_args_get(args, "run"), of_run) < 0)
+            code = sn_exit_with("train", SN_ENOTFOUND);
+    }
+    if (code < 0)
+        code = sn_load_job(args, word, s->arena, &s->spec);
     if (code < 0 && sn_under_launcher())
         code =
             sn_train_under_launcher(&s->spec, sn_args_get(args, "run"), s->resume, style_of(args));

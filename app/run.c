@@ -100,12 +100,15 @@ static sn_status open_dirs(bool resume, const sn_job *job, sn_run *run)
     SN_TRY(sn_dir_create(run->dir));
     SN_TRY(sn_dir_writable(run->dir));
     SN_TRY(lock(run->dir, &run->lock[0]));
-    if (job->checkpoint.dir)
-        snprintf(run->ckpt_dir, sizeof run->ckpt_dir, "%s", job->checkpoint.dir);
-    else
-        snprintf(run->ckpt_dir, sizeof run->ckpt_dir, "%.4000s/checkpoints", run->dir);
+    SN_TRY(sn_run_checkpoints(run->dir, job, run->ckpt_dir));
     SN_TRY(sn_dir_create(run->ckpt_dir));
     SN_TRY(sn_dir_writable(run->ckpt_dir));
+    if (job->checkpoint.dir) { /* it will be found from other directories too */
+        char *absolute = realpath(run->ckpt_dir, NULL);
+        if (absolute)
+            snprintf(run->ckpt_dir, sizeof run->ckpt_dir, "%s", absolute);
+        free(absolute);
+    }
     SN_TRY(lock(run->ckpt_dir, &run->lock[1]));
     return resume ? SN_OK : check_unused(run);
 }
@@ -141,6 +144,48 @@ sn_status sn_run_write(const sn_run *run, const char *name, const char *text)
     char path[4096];
     SN_TRY(sn_run_path(run, name, path));
     return sn_file_write(path, text, strlen(text));
+}
+
+sn_status sn_run_job_file(const char *dir, char out[4096])
+{
+    char name[512];
+    struct stat st;
+    if (!dir) {
+        SN_TRY(newest(name, sizeof name));
+        dir = name;
+    }
+    if (stat(dir, &st))
+        return sn_fail(SN_ENOTFOUND, "--resume: %s does not exist", dir);
+    if (snprintf(out, 4096, "%s/job.yaml", dir) >= 4096)
+        return sn_fail(SN_EINVAL, "the path of the run is too long: %.100s…", dir);
+    if (stat(out, &st))
+        return sn_fail(SN_ENOTFOUND, "--resume: there is no run in %s, it has no job.yaml", dir);
+    return SN_OK;
+}
+
+sn_status sn_run_checkpoints(const char *dir, const sn_job *job, char out[4096])
+{
+    int n = job->checkpoint.dir ? snprintf(out, 4096, "%s", job->checkpoint.dir)
+                                : snprintf(out, 4096, "%s/checkpoints", dir);
+    return n < 4096 ? SN_OK : sn_fail(SN_EINVAL, "the path of the run is too long: %.100s…", dir);
+}
+
+sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *topo,
+                          const sn_plan *plan)
+{
+    sn_str out = {0};
+    sn_job_yaml(job, &out);
+    sn_status status = sn_run_write(run, "job.yaml", sn_str_get(&out));
+    sn_str_clear(&out);
+    sn_topo_yaml(topo, &out);
+    if (status >= 0)
+        status = sn_run_write(run, "topology.yaml", sn_str_get(&out));
+    sn_str_clear(&out);
+    sn_plan_print(plan, &out);
+    if (status >= 0)
+        status = sn_run_write(run, "plan.txt", sn_str_get(&out));
+    sn_str_done(&out);
+    return status;
 }
 
 /* From a card's view to the core's: while one card of a core waits, another may compute there, and

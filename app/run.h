@@ -9,6 +9,7 @@
 
 #include "job.h"
 #include "mon/mon.h"
+#include "topo/topo.h"
 
 typedef struct sn_run {
     char id[64];
@@ -22,6 +23,16 @@ typedef struct sn_run {
  * not a resume: what is there is never mixed with something new. */
 sn_status sn_run_open(const char *dir, bool resume, const sn_job *job, sn_run *ret);
 void sn_run_close(sn_run *run);
+
+/* The job as resolved that a run left: of `dir`, or with NULL of the newest run. */
+sn_status sn_run_job_file(const char *dir, char out[4096]);
+
+/* Where a run has its checkpoints: what its job says, or in its directory wherever that is now. */
+sn_status sn_run_checkpoints(const char *dir, const sn_job *job, char out[4096]);
+
+/* job.yaml, topology.yaml and plan.txt: what is known before the first step. */
+sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *topo,
+                          const sn_plan *plan);
 
 /* runs/latest now means this run, when it is one of `runs`. Said once it has got as far as
  * training, so that a run that never started does not stand before one that can be resumed. */
