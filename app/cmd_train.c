@@ -210,22 +210,21 @@ int sn_cmd_train(const sn_args *args)
     s->final_loss = NAN;
     const char *word = args->words ? args->word[0] : sn_args_get(args, "model-config");
     char of_run[4096];
-    int code = -1;
+    sn_status status = SN_OK;
     if (!word && s->resume) { /* the run knows its job; flags still win */
         word = of_run;
-        if (sn_run_job_file(sn_args_get(args, "run"), of_run) < 0)
-            code = sn_exit_with("train", SN_ENOTFOUND);
+        status = sn_run_job_file(sn_args_get(args, "run"), of_run);
     }
-    if (code < 0)
-        code = sn_load_job(args, word, s->arena, &s->spec);
-    if (code < 0 && sn_under_launcher())
-        code =
-            sn_train_under_launcher(&s->spec, sn_args_get(args, "run"), s->resume, style_of(args));
-    else if (code < 0) {
-        sn_status status = run(s, args, &code);
-        if (status < 0)
-            code = sn_exit_with("train", status);
-    }
+    if (status >= 0)
+        status = sn_read_job(args, word, s->arena, &s->spec);
+    int code = SN_EXIT_OK;
+    if (sn_under_launcher())
+        code = sn_train_under_launcher(status, &s->spec, sn_args_get(args, "run"), s->resume,
+                                       style_of(args));
+    else if (status >= 0)
+        status = run(s, args, &code);
+    if (status < 0 && !sn_under_launcher())
+        code = sn_exit_with("train", status);
     sn_run_close(&s->run);
     sn_plan_free(s->plan);
     sn_topo_free(s->topo);

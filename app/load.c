@@ -53,7 +53,7 @@ static void make_room(const sn_args *args, sn_job_spec *spec)
         spec->cards_given = false;
 }
 
-static sn_status load(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
+sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
 {
     sn_str notes = {0};
     sn_job_defaults(ret, arena);
@@ -82,7 +82,7 @@ static sn_status load(const sn_args *args, const char *word, sn_arena *arena, sn
 
 int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
 {
-    sn_status status = load(args, word, arena, ret);
+    sn_status status = sn_read_job(args, word, arena, ret);
     return status < 0 ? sn_exit_with(args->verb->name, status) : -1;
 }
 
