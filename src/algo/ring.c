@@ -168,7 +168,7 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
 {
     double bytes = (double) algo_bytes(c), p = g->members;
     bool wire = algo_hosts(g) > 1;
-    double hop = wire ? m->net_latency_ns : algo_signal_ns(m, 1);
+    double hop = wire ? algo_wire_ns(m, 1, 1, 0) : algo_signal_ns(m, 1);
     double per_byte = wire ? 1e9 / m->net_bytes_per_s : algo_copy_ns(m, 1);
     double hops = p - 1, moved = bytes * (p - 1);
     if (c->op == SN_ALL_REDUCE) {
@@ -181,6 +181,7 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
 
 const sn_algo_row algo_ring = {
     .name = "ring",
+    .needs = "two members or more; bf16 sums: two; reduce_scatter: all on hosts of their own",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_REDUCE_SCATTER | 1u << SN_ALL_GATHER | 1u << SN_BROADCAST,
     .fits = fits,
     .schedule = schedule,
