@@ -85,7 +85,7 @@ const sn_verb sn_verbs[] = {
      "  supernode generate --prompt 'And it came to pass' --bytes 300",
      generate_flags, NULL, sn_cmd_generate, false},
     {"bench", "[AREA]", "measure, beside the peer and the bound",
-     "Areas: compute, net, coll, train, ckpt, heal, plan, all. Each case prints value, samples, "
+     "Areas: compute, net, gmem, coll, train, ckpt, heal, plan, all. A case prints value, samples, "
      "the\n"
      "peer's figure, the physical bound measured in the same run, and whether its bar is met.\n"
      "Run it alone on the machine.\n\n"
