@@ -195,6 +195,14 @@ int algo_host_size_max(const sn_algo_group *g)
     return most;
 }
 
+int algo_host_size_min(const sn_algo_group *g)
+{
+    int least = g->members;
+    for (int i = 0; i < g->members; i++)
+        least = SN_MIN(least, host_size(g, i));
+    return least;
+}
+
 bool algo_one_member_hosts(const sn_algo_group *g)
 {
     return algo_host_size_max(g) == 1;
@@ -256,6 +264,16 @@ double algo_wire_ns(const sn_algo_model *m, int rounds, int messages, double byt
 {
     double each = m->net_latency_ns + SN_MAX(messages - 1, 0) * m->net_message_ns;
     return rounds * each + bytes / m->net_bytes_per_s * 1e9;
+}
+
+double algo_hops_ns(const sn_algo_model *m, algo_hop hop, int hops, double bytes, bool sum)
+{
+    double out_ns = 0, here_ns = 0;
+    if (hop.out > 0)
+        out_ns = algo_wire_ns(m, hops, 1, hop.out * bytes);
+    if (hop.here)
+        here_ns = algo_signal_ns(m, hops) + algo_copy_ns(m, sum ? 0 : bytes);
+    return SN_MAX(out_ns, here_ns) + algo_reduce_ns(m, sum ? 3 * bytes : 0);
 }
 
 /* Every member comes to the same answer: all have the same group, call and model. */

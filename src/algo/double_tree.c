@@ -176,7 +176,7 @@ static double pipe_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
     int hosts = algo_hosts(g), deepest = depth_max(reduces ? hosts : hosts - 1);
     int slots = reduces ? segments + 2 * deepest - 1 : segments + deepest;
     double wire = algo_wire_ns(m, 1, 4, (reduces ? 2 : 1) * bytes / segments);
-    double work = reduces ? algo_reduce_ns(m, 2 * bytes / segments) : 0;
+    double work = reduces ? algo_reduce_ns(m, 2 * algo_lanes_part(g, c) / segments) : 0;
     return slots * (wire + work);
 }
 
@@ -251,7 +251,7 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
 
 const sn_algo_row algo_double_tree = {
     .name = "double_tree",
-    .needs = "several hosts; bf16 sums on two at most",
+    .needs = "several hosts; sums in bf16: two hosts",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_BROADCAST,
     .notes = true,
     .fits = fits,

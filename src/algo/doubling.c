@@ -119,13 +119,13 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
                algo_wire_ns(m, algo_log2_up(hosts), 1, (p - l) * bytes);
     algo_fold f = algo_fold_of(hosts, 0);
     int steps = algo_log2_up(f.power), folds = f.extra > 0;
-    return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, 3 * (steps + folds) * bytes) +
+    return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, 3 * (steps + folds) * algo_lanes_part(g, c)) +
            algo_wire_ns(m, steps + 2 * folds, 1, (steps + 2 * folds) * bytes);
 }
 
 const sn_algo_row algo_doubling = {
     .name = "recursive_doubling",
-    .needs = "several hosts; bf16 sums on two at most",
+    .needs = "several hosts; sums in bf16: two hosts",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_ALL_GATHER,
     .notes = true,
     .fits = fits,

@@ -218,14 +218,14 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
 static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
 {
     double bytes = (double) algo_bytes(c), h = algo_hosts(g), l = algo_host_size_max(g);
-    double p = g->members;
+    double p = g->members, part = algo_lanes_part(g, c);
     int others = algo_hosts(g) - 1;
     switch (c->op) {
     case SN_ALL_REDUCE:
         if (algo_lanes_small(c))
-            return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, h * bytes) +
+            return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, (h + 1) * part) +
                    algo_wire_ns(m, 1, others, others * bytes);
-        return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, bytes) +
+        return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, (1 + 1 / h) * part) +
                algo_wire_ns(m, 2, others, 2 * others / h * bytes);
     case SN_REDUCE_SCATTER:
         return algo_signal_ns(m, 2) + algo_reduce_ns(m, (p + h) * bytes) +

@@ -106,15 +106,23 @@ void algo_lanes_broadcast(algo_lanes *t, algo_across across)
         algo_wait(&t->b, SN_ALL, 3);
 }
 
+double algo_lanes_part(const sn_algo_group *g, const sn_algo_call *c)
+{
+    bool whole = c->op != SN_ALL_REDUCE || algo_lanes_small(c);
+    return (double) algo_bytes(c) / (whole ? 1 : algo_host_size_min(g));
+}
+
 double algo_lanes_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
 {
-    double bytes = (double) algo_bytes(c), l = algo_host_size_max(g);
+    double bytes = (double) algo_bytes(c), part = algo_lanes_part(g, c);
+    double most = algo_host_size_max(g);
     if (c->op == SN_BROADCAST)
-        return algo_signal_ns(m, 3) + algo_copy_ns(m, bytes);
+        return algo_signal_ns(m, 3) + algo_copy_ns(m, most > 1 ? bytes : 0);
     if (algo_lanes_small(c))
-        return algo_signal_ns(m, 2) + algo_reduce_ns(m, l * bytes);
-    return algo_signal_ns(m, l > 1 ? 3 : 0) + algo_reduce_ns(m, bytes) +
-           algo_copy_ns(m, l > 1 ? bytes : 0);
+        return algo_signal_ns(m, 2) + algo_copy_ns(m, 2 * bytes) +
+               algo_reduce_ns(m, (most + 1) * bytes);
+    return algo_signal_ns(m, most > 1 ? 3 : 0) + algo_reduce_ns(m, (most + 1) * part) +
+           algo_copy_ns(m, bytes - part);
 }
 
 /* ---- a power of two ---- */

@@ -46,8 +46,9 @@ sn_place *algo_lanes_of_host(algo_lanes *t, sn_buf buf, int64_t at); /* of each 
 
 /* Several hosts, and no sum that would be rounded once more at each of several hops. */
 bool algo_lanes_fits(const sn_algo_group *g, const sn_algo_call *c);
-double algo_lanes_ns(const sn_algo_group *g, const sn_algo_call *c,
-                     const sn_algo_model *m); /* 1 and 3 */
+/* The time of 1 and 3; the bytes that one member has in 2. */
+double algo_lanes_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m);
+double algo_lanes_part(const sn_algo_group *g, const sn_algo_call *c);
 
 /* ---- any number of hosts as a power of two ----
  *

@@ -78,15 +78,15 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
 {
     double bytes = (double) algo_bytes(c);
     algo_fold f = algo_fold_of(algo_hosts(g), 0);
-    double part = bytes * (f.power - 1) / f.power, folds = f.extra > 0;
+    double cut = (f.power - 1) / (double) f.power, folds = f.extra > 0;
     int steps = 2 * algo_log2_up(f.power) + (f.extra > 0 ? 2 : 0);
-    return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, 3 * (part + folds * bytes)) +
-           algo_wire_ns(m, steps, 1, 2 * part + 2 * folds * bytes);
+    return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, 3 * (cut + folds) * algo_lanes_part(g, c)) +
+           algo_wire_ns(m, steps, 1, 2 * (cut + folds) * bytes);
 }
 
 const sn_algo_row algo_rabenseifner = {
     .name = "rabenseifner",
-    .needs = "several hosts; bf16 sums on two at most",
+    .needs = "several hosts; sums in bf16: two hosts",
     .ops = 1u << SN_ALL_REDUCE,
     .notes = true,
     .fits = fits,

@@ -300,27 +300,18 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
 
 /* ---- time ---- */
 
-/* How many members of the fullest host send to another host along dimension d, at once. */
-static int crossing(const sn_algo_group *g, const mesh *m, int d)
+/* The hops along dimension d: which leave the host, and how many of one host do at once. */
+static algo_hop hop_along(const sn_algo_group *g, const mesh *m, int d)
 {
-    int most = 0;
+    algo_hop hop = {0};
     for (int i = 0; i < g->members; i++) {
         int n = 0;
         for (int k = 0; k < g->members; k++)
             n += g->host[k] == g->host[i] && g->host[neighbour(m, k, d, 1)] != g->host[k];
-        most = SN_MAX(most, n);
+        hop.out = SN_MAX(hop.out, n);
+        hop.here = hop.here || g->host[neighbour(m, i, d, 1)] == g->host[i];
     }
-    return most;
-}
-
-/* A ring along dimension d that moves `bytes` through each member. */
-static double ring_ns(const sn_algo_group *g, const mesh *m, int d, double bytes,
-                      const sn_algo_model *model)
-{
-    int out = crossing(g, m, d), hops = m->dim[d] - 1;
-    if (out > 0)
-        return algo_wire_ns(model, hops, 1, out * bytes);
-    return algo_signal_ns(model, hops) + algo_copy_ns(model, bytes);
+    return hop;
 }
 
 static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
@@ -328,21 +319,27 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
     mesh shape = {0};
     double bytes = (double) algo_bytes(c), ns = algo_signal_ns(m, 1);
     SN_ASSERT(mesh_of(g, &shape)); /* it fits */
-    for (int d = shape.dims - 1; d >= 0;
-         d--) { /* all_reduce: what one dimension leaves to the next */
+    if (c->op == SN_ALL_GATHER)
+        ns += algo_copy_ns(m, bytes);
+    for (int d = shape.dims - 1; d >= 0; d--) {
         double n = shape.dim[d], hops = n - 1;
-        double moved = c->op == SN_ALL_REDUCE ? hops / n * bytes : hops * bytes * stride(&shape, d);
-        ns += ring_ns(g, &shape, d, moved, m) * (c->op == SN_ALL_REDUCE ? 2 : 1);
-        ns += algo_reduces(c->op) ? algo_reduce_ns(m, 3 * moved) : 0;
-        bytes = c->op == SN_ALL_REDUCE ? bytes / n : bytes;
+        algo_hop hop = hop_along(g, &shape, d);
+        if (c->op != SN_ALL_REDUCE) {
+            double moved = hops * bytes * stride(&shape, d);
+            ns += algo_hops_ns(m, hop, (int) hops, moved, c->op == SN_REDUCE_SCATTER);
+            continue;
+        }
+        double moved = hops / n * bytes;
+        ns += algo_hops_ns(m, hop, (int) hops, moved, true);
+        ns += algo_hops_ns(m, hop, (int) hops, moved, false);
+        bytes /= n; /* what this dimension leaves to the next */
     }
     return ns;
 }
 
 const sn_algo_row algo_torus = {
     .name = "torus",
-    .needs = "a mesh (given, or members that factor); bf16 sums: no; reduce_scatter: all on hosts "
-             "of their own",
+    .needs = "members that factor; no sums in bf16; reduce_scatter: a host each",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_REDUCE_SCATTER | 1u << SN_ALL_GATHER,
     .fits = fits,
     .schedule = schedule,
