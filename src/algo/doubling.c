@@ -115,7 +115,7 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
     double bytes = (double) algo_bytes(c), p = g->members, l = algo_host_size_max(g);
     int hosts = algo_hosts(g);
     if (c->op == SN_ALL_GATHER)
-        return algo_signal_ns(m, 3) + algo_copy_ns(m, p * bytes) +
+        return algo_signal_ns(m, 3) + algo_copy_ns(m, (p - (p - l) / l) * bytes) +
                algo_wire_ns(m, algo_log2_up(hosts), 1, (p - l) * bytes);
     algo_fold f = algo_fold_of(hosts, 0);
     int steps = algo_log2_up(f.power), folds = f.extra > 0;

@@ -230,8 +230,8 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
     case SN_REDUCE_SCATTER:
         return algo_signal_ns(m, 2) + algo_reduce_ns(m, (p + h) * bytes) +
                algo_wire_ns(m, 1, others, others * l * bytes);
-    case SN_ALL_GATHER:
-        return algo_signal_ns(m, 3) + algo_copy_ns(m, p * bytes) +
+    case SN_ALL_GATHER: /* of the other hosts' blocks, a member's part comes straight to it */
+        return algo_signal_ns(m, 3) + algo_copy_ns(m, (p - (p - l) / l) * bytes) +
                algo_wire_ns(m, 1, others, (p - l) * bytes);
     case SN_BROADCAST:
         return algo_lanes_ns(g, c, m) + algo_wire_ns(m, 1, others, others * bytes);
