@@ -65,6 +65,8 @@ typedef struct sn_ckpt sn_ckpt;
  * bad one passed over is described in *ret_skipped (may be NULL): "step-00000200:
  * r0001.safetensors: checksum differs; using step-00000100". SN_ENOTFOUND when there is none. */
 sn_status sn_ckpt_find(const char *dir, sn_str *ret_skipped, sn_ckpt **ret);
+/* The newest step that was published, without looking into its files; SN_ENOTFOUND: none. */
+sn_status sn_ckpt_newest(const char *dir, int64_t *ret_step);
 /* One step, files checked for their size; each is checked for its checksum when first used, so that
  * many ranks may open one checkpoint and each reads only what it needs. */
 sn_status sn_ckpt_open(const char *dir, int64_t step, sn_ckpt **ret);

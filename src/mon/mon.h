@@ -119,7 +119,8 @@ const char *sn_worker_state_name(sn_worker_state state);
 
 /* One line of metrics.jsonl per completed step; the launcher (rank 0 under mpirun) writes it. */
 typedef struct sn_step_metrics {
-    int64_t step, tokens;
+    int64_t step; /* completed, this one included: 1, 2, … */
+    int64_t tokens;
     double loss, grad_norm, lr, val_loss /* NaN none */;
     int64_t step_ns;
     int64_t time_ns[SN_TIME_KINDS]; /* mean over the ranks */
