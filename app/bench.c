@@ -18,8 +18,13 @@
 
 #include <jansson.h>
 
-static const bench_case *const areas[] = {bench_compute, bench_net,  bench_coll,
-                                          bench_train,   bench_ckpt, bench_plan};
+#define RATIO_PAIRS_MIN 30
+
+static const bench_case *const areas[] = {bench_compute, bench_net,  bench_gmem, bench_coll,
+                                          bench_train,   bench_ckpt, bench_heal, bench_plan};
+
+/* Areas of parts of the system that are not there yet. */
+static const char *const later[] = {"sched", "sim"};
 
 static int ascending(const void *a, const void *b)
 {
@@ -58,9 +63,8 @@ void bench_interval(const double *v, int n, double *ret_low, double *ret_high)
         p *= (double) (n - k) / (k + 1);
         k++;
     }
-    k = SN_MAX(k, 1);
-    *ret_low = s[k - 1];
-    *ret_high = s[n - k];
+    *ret_low = k ? s[k - 1] : -HUGE_VAL;
+    *ret_high = k ? s[n - k] : HUGE_VAL;
     free(s);
 }
 
@@ -100,6 +104,18 @@ int bench_capture(const char *const *argv, double seconds, sn_str *out)
     while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+size_t bench_read_proc(const char *path, char *ret, size_t max)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    size_t have = 0;
+    for (ssize_t n = 1; fd >= 0 && n > 0 && have + 1 < max; have += (size_t) SN_MAX(n, 0))
+        n = read(fd, ret + have, max - 1 - have);
+    if (fd >= 0)
+        close(fd);
+    ret[have] = 0;
+    return have;
 }
 
 bool bench_has(const char *program)
@@ -144,7 +160,8 @@ static void judge(const bench_case *c, const bench_result *r, verdict *v)
         break;
     case BENCH_RATIO_MIN:
         snprintf(v->bar, sizeof v->bar, ">= %gx %s", c->bar_value, c->peer);
-        v->met = v->ratio_low >= c->bar_value;
+        v->met =
+            SN_MIN(r->samples, r->peer_samples) >= RATIO_PAIRS_MIN && v->ratio_low >= c->bar_value;
         break;
     case BENCH_SHARE_MIN:
         snprintf(v->bar, sizeof v->bar, ">= %g %% of %s", 100 * c->bar_value, c->bound_name);
@@ -184,7 +201,7 @@ static json_t *text_or_null(const char *text)
 
 static const char *commit_of(sn_str *out)
 {
-    const char *argv[] = {"git", "rev-parse", "--short", "HEAD", NULL};
+    const char *argv[] = {"git", "-C", SN_SOURCE_DIR, "rev-parse", "--short", "HEAD", NULL};
     if (bench_capture(argv, 5, out) != 0)
         sn_str_clear(out);
     if (out->len && out->data[out->len - 1] == '\n')
@@ -192,13 +209,31 @@ static const char *commit_of(sn_str *out)
     return sn_str_get(out);
 }
 
+/* "Linux 6.1.0 x86_64, Some Processor, 2 cores" */
+static void machine_of(char *ret, size_t max)
+{
+    struct utsname u;
+    char model[96] = "", text[4096];
+    uname(&u);
+    bench_read_proc("/proc/cpuinfo", text, sizeof text);
+    const char *at = strstr(text, "model name");
+    at = at ? strchr(at, ':') : NULL;
+    if (at)
+        snprintf(model, sizeof model, "%.*s, ", (int) strcspn(at + 1, "\n") - 1, at + 2);
+    snprintf(ret, max, "%.20s %.40s %.20s, %s%d cores", u.sysname, u.release, u.machine, model,
+             sn_cores());
+}
+
+static json_t *interval(double low, double high)
+{
+    return isfinite(low) && isfinite(high) ? json_pack("[f, f]", low, high) : json_null();
+}
+
 static void say_json(const bench_case *c, const bench_result *r, const verdict *v,
                      const char *commit)
 {
-    struct utsname u;
-    char machine[128];
-    uname(&u);
-    snprintf(machine, sizeof machine, "%.40s %.40s, %d cores", u.sysname, u.machine, sn_cores());
+    char machine[256];
+    machine_of(machine, sizeof machine);
     json_t *o = json_object();
     json_object_set_new(o, "name", json_string(c->name));
     json_object_set_new(o, "value", number(v->value));
@@ -208,6 +243,7 @@ static void say_json(const bench_case *c, const bench_result *r, const verdict *
     json_object_set_new(o, "peer_value", number(v->peer_value));
     json_object_set_new(o, "peer_samples", array(r->peer_sample, r->peer_samples));
     json_object_set_new(o, "ratio", number(v->ratio));
+    json_object_set_new(o, "ratio_interval", interval(v->ratio_low, v->ratio_high));
     json_object_set_new(o, "bound", r->bound > 0 ? json_real(r->bound) : json_null());
     json_object_set_new(o, "bound_name", text_or_null(c->bound_name));
     json_object_set_new(o, "share", number(v->share));
@@ -249,45 +285,77 @@ static bool known(const char *area)
     return !strcmp(area, "all");
 }
 
+static int no_area(const char *area)
+{
+    for (size_t a = 0; a < SN_COUNT(later); a++)
+        if (!strcmp(later[a], area)) {
+            fprintf(stderr, "supernode bench: there is nothing to measure in %s yet\n", area);
+            return SN_EXIT_UNFIT;
+        }
+    fprintf(stderr, "supernode bench: no area '%s'; there are", area);
+    for (size_t a = 0; a < SN_COUNT(areas); a++)
+        fprintf(stderr, " %s,", areas[a]->area);
+    fprintf(stderr, " and all\n");
+    return SN_EXIT_USAGE;
+}
+
+typedef struct session {
+    const char *area, *only, *commit;
+    bool json;
+    bench_opts opts;
+} session;
+
+static int run_case(const session *s, const bench_case *c)
+{
+    verdict v;
+    bench_result *r = sn_alloc(sizeof *r);
+    sn_status status = c->run(c, &s->opts, r);
+    if (status < 0) {
+        fprintf(stderr, "supernode bench: %s: %s\n", c->name, sn_errmsg());
+    } else {
+        judge(c, r, &v);
+        if (s->json)
+            say_json(c, r, &v, s->commit);
+        else
+            say_row(c, r, &v);
+    }
+    free(r);
+    return status < 0 ? SN_EXIT_FAILED : SN_EXIT_OK;
+}
+
+static int run_cases(const session *s)
+{
+    int code = SN_EXIT_OK, ran = 0;
+    for (size_t a = 0; a < SN_COUNT(areas); a++)
+        for (const bench_case *c = areas[a]; c->name; c++)
+            if (wanted(s->area, s->only, c)) {
+                int this_one = run_case(s, c);
+                code = SN_MAX(code, this_one);
+                ran++;
+            }
+    if (ran)
+        return code;
+    fprintf(stderr, "supernode bench: no case of area %s has '%s' in its name\n", s->area, s->only);
+    return SN_EXIT_USAGE;
+}
+
 int sn_cmd_bench(const sn_args *args)
 {
-    const char *area = args->words ? args->word[0] : "all", *only = sn_args_get(args, "only");
     char self[4096];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     int64_t pairs = 30;
     sn_str commit = {0};
-    if (!known(area)) {
-        fprintf(stderr,
-                "supernode bench: no area '%s'; there are compute, net, coll, train, ckpt, plan "
-                "and all\n",
-                area);
-        return SN_EXIT_USAGE;
-    }
+    session s = {.area = args->words ? args->word[0] : "all",
+                 .only = sn_args_get(args, "only"),
+                 .json = sn_args_get(args, "json") != NULL};
+    if (!known(s.area))
+        return no_area(s.area);
     if (!sn_args_int(args, "pairs", 1, BENCH_SAMPLES_MAX, &pairs))
         return SN_EXIT_USAGE;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
     self[SN_MAX(n, 0)] = 0;
-    bench_opts opts = {.pairs = (int) pairs, .self = self, .peers = getenv("SUPERNODE_PEERS")};
-    bench_result *r = sn_alloc(sizeof *r);
-    commit_of(&commit);
-    int code = SN_EXIT_OK;
-    for (size_t a = 0; a < SN_COUNT(areas); a++)
-        for (const bench_case *c = areas[a]; c->name; c++) {
-            if (!wanted(area, only, c))
-                continue;
-            memset(r, 0, sizeof *r);
-            verdict v;
-            if (c->run(c, &opts, r) < 0) {
-                fprintf(stderr, "supernode bench: %s: %s\n", c->name, sn_errmsg());
-                code = SN_EXIT_FAILED;
-                continue;
-            }
-            judge(c, r, &v);
-            if (sn_args_get(args, "json"))
-                say_json(c, r, &v, sn_str_get(&commit));
-            else
-                say_row(c, r, &v);
-        }
+    s.opts = (bench_opts){.pairs = (int) pairs, .self = self, .peers = getenv("SUPERNODE_PEERS")};
+    s.commit = commit_of(&commit);
+    int code = run_cases(&s);
     sn_str_done(&commit);
-    free(r);
     return code;
 }

@@ -7,9 +7,11 @@
  * harness takes medians, the median pair's ratio, the 95 % interval of that median from order
  * statistics, and says whether the bar is met.
  *
- * Bars: BENCH_RATIO_MIN/MAX compare the pairs' ratio (ours / peer, turned so that more is better
- * when `less_is_better`), BENCH_SHARE_MIN the share of the bound, BENCH_VALUE_MAX/MIN the value
- * itself. */
+ * Bars: BENCH_RATIO_MIN compares the pairs' ratio (ours / peer, turned so that more is better when
+ * `less_is_better`) and asks for 30 pairs, BENCH_SHARE_MIN the share of the bound,
+ * BENCH_VALUE_MAX/MIN the value itself. The whole interval has to meet the bar.
+ *
+ * The process of the harness never computes and has one thread: cases fork the ranks that do. */
 #ifndef SN_APP_BENCH_H
 #define SN_APP_BENCH_H
 
@@ -52,17 +54,19 @@ typedef struct bench_case {
 } bench_case;
 
 /* One table an area; ends with name NULL. */
-extern const bench_case bench_compute[], bench_net[], bench_coll[], bench_train[], bench_ckpt[],
-    bench_plan[];
+extern const bench_case bench_compute[], bench_net[], bench_gmem[], bench_coll[], bench_train[],
+    bench_ckpt[], bench_heal[], bench_plan[];
 
 /* The median of n values (sorts a copy), and the order statistics that enclose the true median with
- * ≥ 95 %. */
+ * ≥ 95 %: without bounds when n < 6, too few to say so. */
 double bench_median(const double *v, int n);
 void bench_interval(const double *v, int n, double *ret_low, double *ret_high);
 
 /* Run a program with its output captured (at most 64 KiB), `seconds` at most; returns its exit
  * code, -1 when it could not run. */
 int bench_capture(const char *const *argv, double seconds, sn_str *out);
+/* What a file of /proc says, which has no size to ask for; cut at max - 1 bytes. */
+size_t bench_read_proc(const char *path, char *ret, size_t max);
 /* True when `program` is in PATH. */
 bool bench_has(const char *program);
 

@@ -140,8 +140,6 @@ int sn_exit_code(sn_status status)
     case SN_EMISMATCH:
     case SN_ECORRUPT:
         return SN_EXIT_UNFIT;
-    case SN_ETIME:
-        return SN_EXIT_TIME;
     case SN_ECANCEL:
         return SN_EXIT_INTERRUPTED;
     default:

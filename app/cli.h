@@ -19,7 +19,6 @@ enum {
     SN_EXIT_FAILED = 1,
     SN_EXIT_USAGE = 2,
     SN_EXIT_UNFIT = 3,
-    SN_EXIT_TIME = 4,
     SN_EXIT_INTERRUPTED = 130
 };
 

@@ -9,6 +9,7 @@
 int sn_cmd_train(const sn_args *args);
 int sn_cmd_worker(const sn_args *args);
 int sn_cmd_plan(const sn_args *args);
+int sn_cmd_coll(const sn_args *args);
 int sn_cmd_topo(const sn_args *args);
 int sn_cmd_generate(const sn_args *args);
 int sn_cmd_report(const sn_args *args);
@@ -20,6 +21,8 @@ int sn_cmd_completion(const sn_args *args);
 /* The job of the positional word and the flags, resolved and checked; the corpus is made when it is
  * a named one. Prints what went wrong and returns an exit code, or -1. */
 int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret);
+/* The same as a status: for who says it to more than this process's user. */
+sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret);
 
 /* Cards the job asks for: hosts and cards_per_host when given, else what the degrees need on one
  * host, else a card a core. */
@@ -28,12 +31,14 @@ void sn_resolve_cards(sn_job_spec *spec, int cores);
 /* The emulated topology of the job on this machine, peaks measured here (about 60 ms). */
 sn_status sn_job_topology(const sn_job *job, sn_topo **ret);
 
+sn_status sn_cluster_read(const char *path, sn_topo **ret); /* the file of --cluster */
+
 bool sn_plain_output(void); /* NO_COLOR is set or the terminal cannot do it */
 
 /* Under mpirun or srun: this process is one worker of a job started by somebody else; returns the
- * exit code. */
+ * exit code. `status`: how reading the job went here, which is told to the others. */
 bool sn_under_launcher(void);
-int sn_train_under_launcher(sn_job_spec *spec, const char *run_dir, bool resume,
+int sn_train_under_launcher(sn_status status, sn_job_spec *spec, const char *run_dir, bool resume,
                             sn_progress_style style);
 
 /* What is said at the end, and the report. */
@@ -51,6 +56,7 @@ typedef struct sn_ending {
     bool json;
 } sn_ending;
 void sn_say_summary(const sn_ending *e);
+void sn_say_interrupted(const sn_run *run); /* what is saved, and how to go on */
 sn_status sn_write_report(const sn_ending *e);
 
 /* Baseline and sample for a finished run. */

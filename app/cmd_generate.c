@@ -23,8 +23,8 @@ static sn_status generate(const sn_args *args, sn_arena *arena)
     sn_job_defaults(&spec, arena);
     SN_TRY(sn_job_read(&spec, path));
     prompt = prompt && *prompt ? prompt : "\n";
-    SN_TRY(sn_train_generate(&spec.job, spec.job.checkpoint.dir, prompt, bytes, temperature,
-                             (uint64_t) seed, &out));
+    SN_TRY(sn_run_checkpoints(run, &spec.job, path));
+    SN_TRY(sn_train_generate(&spec.job, path, prompt, bytes, temperature, (uint64_t) seed, &out));
     puts(sn_str_get(&out));
     sn_str_done(&out);
     return SN_OK;

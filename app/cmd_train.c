@@ -35,7 +35,7 @@ typedef struct session {
     sn_topo *topo;
     sn_plan *plan;
     sn_collector collected;
-    bool resume;
+    bool resume, named; /* named: runs/latest is this one */
     const char *event[64];
     int events;
     double final_loss;
@@ -50,6 +50,10 @@ static void on_tick(void *ctx, sn_page *const *pages, int world)
 {
     session *s = ctx;
     sn_collect(&s->collected, pages, world);
+    if (!s->named && (pages[0]->state == SN_WORKER_TRAINING || s->collected.steps)) {
+        sn_run_latest(&s->run);
+        s->named = true;
+    }
     double final = pages[0]->final_loss;
     if (final > 0)
         s->final_loss = final;
@@ -85,20 +89,9 @@ static sn_status prepare(session *s, const sn_args *args)
     s->spec.job.pipeline = s->plan->pipeline;
     s->spec.job.data_parallel = s->plan->data;
     SN_TRY(sn_run_open(sn_args_get(args, "run"), s->resume, &s->spec.job, &s->run));
-    s->spec.job.checkpoint.dir = s->run.ckpt_dir;
-    sn_str out = {0};
-    sn_job_yaml(&s->spec.job, &out);
-    sn_status status = sn_run_write(&s->run, "job.yaml", sn_str_get(&out));
-    sn_str_clear(&out);
-    sn_topo_yaml(s->topo, &out);
-    if (status >= 0)
-        status = sn_run_write(&s->run, "topology.yaml", sn_str_get(&out));
-    sn_str_clear(&out);
-    sn_plan_print(s->plan, &out);
-    if (status >= 0)
-        status = sn_run_write(&s->run, "plan.txt", sn_str_get(&out));
-    sn_str_done(&out);
-    return status;
+    if (s->spec.job.checkpoint.dir)
+        s->spec.job.checkpoint.dir = s->run.ckpt_dir;
+    return sn_run_describe(&s->run, &s->spec.job, s->topo, s->plan);
 }
 
 static double peak_of(const session *s)
@@ -156,10 +149,7 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
     if (result->exit_code == SN_EXIT_OK && !result->interrupted)
         sn_say_summary(&e);
     if (result->interrupted) {
-        fprintf(stderr,
-                "supernode train: interrupted; the checkpoint is in %s; go on with: supernode "
-                "train %s --resume --run %s\n",
-                s->run.ckpt_dir, args->words ? args->word[0] : "…", s->run.dir);
+        sn_say_interrupted(&s->run);
         return last_signal == SIGTERM ? 143 : SN_EXIT_INTERRUPTED;
     }
     if (result->exit_code == SN_EXIT_OK)
@@ -183,7 +173,7 @@ static sn_status run(session *s, const sn_args *args, int *ret_code)
     SN_TRY(prepare(s, args));
     catch_signals();
     SN_TRY(sn_run_path(&s->run, "metrics.jsonl", path));
-    SN_TRY(sn_metrics_open(path, s->run.resumed, &s->collected.metrics));
+    SN_TRY(sn_metrics_open(path, s->resume, &s->collected.metrics));
     bool json = sn_args_get(args, "json") != NULL;
     s->collected.peak_flops = peak_of(s);
     s->collected.cards_per_core = (double) s->plan->world / SN_MIN(sn_cores(), s->plan->world);
@@ -216,17 +206,26 @@ int sn_cmd_train(const sn_args *args)
     session *s = sn_alloc(sizeof *s);
     s->arena = sn_arena_create();
     s->resume = sn_args_get(args, "resume") != NULL;
+    s->run = (sn_run){.lock = {-1, -1}};
     s->final_loss = NAN;
     const char *word = args->words ? args->word[0] : sn_args_get(args, "model-config");
-    int code = sn_load_job(args, word, s->arena, &s->spec);
-    if (code < 0 && sn_under_launcher())
-        code =
-            sn_train_under_launcher(&s->spec, sn_args_get(args, "run"), s->resume, style_of(args));
-    else if (code < 0) {
-        sn_status status = run(s, args, &code);
-        if (status < 0)
-            code = sn_exit_with("train", status);
+    char of_run[4096];
+    sn_status status = SN_OK;
+    if (!word && s->resume) { /* the run knows its job; flags still win */
+        word = of_run;
+        status = sn_run_job_file(sn_args_get(args, "run"), of_run);
     }
+    if (status >= 0)
+        status = sn_read_job(args, word, s->arena, &s->spec);
+    int code = SN_EXIT_OK;
+    if (sn_under_launcher())
+        code = sn_train_under_launcher(status, &s->spec, sn_args_get(args, "run"), s->resume,
+                                       style_of(args));
+    else if (status >= 0)
+        status = run(s, args, &code);
+    if (status < 0 && !sn_under_launcher())
+        code = sn_exit_with("train", status);
+    sn_run_close(&s->run);
     sn_plan_free(s->plan);
     sn_topo_free(s->topo);
     sn_arena_free(s->arena);

@@ -2,6 +2,7 @@
  * What a run says at its end: baseline, sample, summary table, report. */
 #include "cmd.h"
 
+#include "ckpt/ckpt.h"
 #include "os/os.h"
 
 #include <math.h>
@@ -103,6 +104,19 @@ void sn_say_summary(const sn_ending *e)
     if (e->sample)
         printf("\n%s\n", e->sample);
     printf("\n  report      %s/report.html\n", e->run->dir);
+}
+
+void sn_say_interrupted(const sn_run *run)
+{
+    int64_t step;
+    const char *quote = strpbrk(run->dir, " \t\n\"$&();<>|*?`\\#~!{}[]") ? "'" : "";
+    fprintf(stderr, "supernode train: interrupted; ");
+    if (sn_ckpt_newest(run->ckpt_dir, &step) >= 0)
+        fprintf(stderr, "the newest checkpoint is of step %lld in %s; ", (long long) step,
+                run->ckpt_dir);
+    else
+        fprintf(stderr, "there is no checkpoint yet; ");
+    fprintf(stderr, "go on with: supernode train --resume --run %s%s%s\n", quote, run->dir, quote);
 }
 
 /* α and β as rank 0 measured them. */

@@ -340,20 +340,25 @@ static sn_status read_map(sn_job_spec *spec, const sn_yaml_doc *doc, const sn_ya
     return SN_OK;
 }
 
-sn_status sn_job_read(sn_job_spec *spec, const char *path)
+sn_status sn_job_parse(sn_job_spec *spec, const char *text, size_t bytes, const char *name)
 {
-    char *text;
-    size_t bytes;
-    SN_TRY(sn_file_read(path, 1 << 20, &text, &bytes));
-    sn_yaml_doc doc = {.file = sn_arena_str(spec->arena, path), .arena = spec->arena};
-    sn_status status = sn_yaml_read(&doc, text, bytes);
-    free(text);
-    SN_TRY(status);
+    sn_yaml_doc doc = {.file = sn_arena_str(spec->arena, name), .arena = spec->arena};
+    SN_TRY(sn_yaml_read(&doc, text, bytes));
     spec->file = doc.file;
     if (doc.root->kind != SN_YAML_MAP)
         return sn_yaml_fail(&doc, doc.root,
                             "a job file is a mapping of keys, such as batch_size: 16");
     return read_map(spec, &doc, doc.root, "");
+}
+
+sn_status sn_job_read(sn_job_spec *spec, const char *path)
+{
+    char *text;
+    size_t bytes;
+    SN_TRY(sn_file_read(path, 1 << 20, &text, &bytes));
+    sn_status status = sn_job_parse(spec, text, bytes, path);
+    free(text);
+    return status;
 }
 
 /* ---- flags ---- */

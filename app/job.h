@@ -24,6 +24,9 @@ void sn_job_defaults(sn_job_spec *spec, sn_arena *arena);
 /* Read a job file into the spec. SN_EINVAL: the sentence begins with FILE:LINE. */
 sn_status sn_job_read(sn_job_spec *spec, const char *path);
 
+/* The same from text in memory; `name` stands for the file in sentences. */
+sn_status sn_job_parse(sn_job_spec *spec, const char *text, size_t bytes, const char *name);
+
 /* Apply the flags that name keys; `notes` gets a line for each that overrides the file (may be
  * NULL). */
 sn_status sn_job_flags(sn_job_spec *spec, const sn_args *args, sn_str *notes);

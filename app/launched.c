@@ -5,6 +5,7 @@
 #include "os/os.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -28,6 +29,72 @@ static void on_step(void *ctx, const sn_step_metrics *row)
     c->last_loss = row->loss;
 }
 
+/* mpirun passes ^C on as SIGTERM: it ends as under our own launcher, with a checkpoint. */
+static sn_page *page;
+static volatile sig_atomic_t last_signal;
+
+static void on_signal(int number)
+{
+    last_signal = number;
+    __atomic_fetch_add(&page->stop, 1, __ATOMIC_RELEASE);
+}
+
+static sn_status open_page(int rank, const char *host)
+{
+    int fd;
+    SN_TRY(sn_page_create(rank, 0, host, &fd, &page));
+    close(fd);
+    struct sigaction act = {.sa_handler = on_signal};
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGHUP, &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    return SN_OK;
+}
+
+static void close_page(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+    signal(SIGHUP, SIG_DFL);
+    sn_page_unmap(page);
+    page = NULL;
+}
+
+/* ---- what all ranks must agree on before they start ---- */
+
+typedef struct word { /* how it went for one rank */
+    int32_t status;
+    char text[508];
+} word;
+
+/* Everyone's status; the first failure becomes everyone's, with its sentence. */
+static sn_status agree(sn_boot *boot, sn_status status)
+{
+    const void *const *blob;
+    const size_t *bytes;
+    word mine = {.status = status};
+    if (status < 0)
+        snprintf(mine.text, sizeof mine.text, "%s", sn_errmsg());
+    SN_TRY(sn_boot_allgather(boot, &mine, sizeof mine, sn_now() + 60 * SN_SEC, &blob, &bytes));
+    int world = sn_boot_world(boot), failed = 0, at = 0;
+    word first = {0}, w;
+    for (int r = 0; r < world; r++) {
+        if (bytes[r] != sizeof w)
+            return sn_fail(SN_EMISMATCH, "rank %d runs another build of supernode", r);
+        memcpy(&w, blob[r], sizeof w);
+        if (w.status < 0 && !failed++) {
+            first = w;
+            at = r;
+        }
+    }
+    if (!failed)
+        return SN_OK;
+    first.text[sizeof first.text - 1] = 0;
+    sn_fail(first.status, "%s", first.text);
+    return at ? sn_fail_in(first.status, "rank %d", at) : first.status;
+}
+
 /* How many hosts the ranks are on, and that they are laid out evenly in order. */
 static sn_status count_hosts(sn_boot *boot, const char *name, int *ret_hosts)
 {
@@ -48,17 +115,33 @@ static sn_status agree_on_run(sn_boot *boot, const char *dir, bool resume, const
     const void *const *blob;
     const size_t *bytes;
     sn_status status = SN_OK;
-    *ret = (sn_run){0};
+    *ret = (sn_run){.lock = {-1, -1}};
     if (sn_boot_rank(boot) == 0)
         status = sn_run_open(dir, resume, job, ret);
-    if (status < 0)
-        *ret->dir = 0;
+    SN_TRY(agree(boot, status));
     SN_TRY(sn_boot_allgather(boot, ret, sizeof *ret, sn_now() + 60 * SN_SEC, &blob, &bytes));
-    SN_TRY(status);
-    if (bytes[0] != sizeof *ret || !*((const sn_run *) blob[0])->dir)
-        return sn_fail(SN_EPEER, "rank 0 could not open the run's directory");
+    if (sn_boot_rank(boot) == 0) /* holds the locks */
+        return SN_OK;
     *ret = *(const sn_run *) blob[0];
+    ret->lock[0] = ret->lock[1] = -1;
     return SN_OK;
+}
+
+/* What a run's directory says of it. Not having it costs a later resume its short form, no more. */
+static void describe(const sn_run *run, const sn_job *job, const sn_topo *topo)
+{
+    sn_plan *plan;
+    sn_job resolved = *job;
+    if (sn_job_plan(job, topo, topo->cards, &plan) < 0)
+        return; /* every rank will say so in a moment */
+    resolved.tensor = plan->tensor;
+    resolved.pipeline = plan->pipeline;
+    resolved.data_parallel = plan->data;
+    if (sn_run_describe(run, &resolved, topo, plan) < 0)
+        sn_log(SN_LOG_WARN, "%s, going on without it", sn_errmsg());
+    else
+        sn_run_latest(run);
+    sn_plan_free(plan);
 }
 
 static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, bool resume,
@@ -67,11 +150,13 @@ static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, boo
     char host[32] = "";
     int rank = sn_boot_rank(boot), hosts;
     gethostname(host, sizeof host - 1);
+    SN_TRY(open_page(rank, host));
     SN_TRY(count_hosts(boot, host, &hosts));
     spec->job.hosts = hosts;
     spec->job.cards_per_host = sn_boot_world(boot) / hosts;
     SN_TRY(agree_on_run(boot, run_dir, resume, &spec->job, run));
-    spec->job.checkpoint.dir = run->ckpt_dir;
+    if (spec->job.checkpoint.dir)
+        spec->job.checkpoint.dir = run->ckpt_dir;
     SN_TRY(sn_job_topology(&spec->job, topo));
     s->collected.peak_flops = (*topo)->card[0].flops_f32 * SN_MIN(sn_cores(), (*topo)->cards);
     /* every rank must plan with the same numbers: those that rank 0 measured */
@@ -85,7 +170,9 @@ static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, boo
     *topo = NULL;
     sn_str_done(&text);
     SN_TRY(sn_topo_parse(blob[0], bytes[0], "rank 0's topology", topo));
-    sn_net_opts net = {.host_name = host, .deadline = sn_now() + 60 * SN_SEC};
+    if (rank == 0)
+        describe(run, &spec->job, *topo);
+    sn_net_opts net = {.host_name = host, .page = page, .deadline = sn_now() + 60 * SN_SEC};
     sn_train_opts opts = {.job = &spec->job,
                           .topo = *topo,
                           .run_dir = run->dir,
@@ -98,7 +185,7 @@ static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, boo
 }
 
 static void speak(speaker *s, sn_job_spec *spec, const sn_run *run, const sn_topo *topo,
-                  const sn_train_result *result)
+                  const sn_train_result *result, bool json)
 {
     sn_plan *plan;
     if (sn_job_plan(&spec->job, topo, topo->cards, &plan) < 0)
@@ -110,33 +197,55 @@ static void speak(speaker *s, sn_job_spec *spec, const sn_run *run, const sn_top
                    .collected = &s->collected,
                    .final_loss = result->final_loss,
                    .baseline = NAN,
-                   .wall_ns = sn_now() - s->started};
-    if (sn_ending_extras(&e, spec->arena) < 0 || sn_write_report(&e) < 0)
+                   .wall_ns = sn_now() - s->started,
+                   .json = json};
+    if (sn_ending_extras(&e, spec->arena) < 0)
         sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
+    if (sn_write_report(&e) < 0)
+        sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
     sn_say_summary(&e);
     sn_plan_free(plan);
 }
 
-int sn_train_under_launcher(sn_job_spec *spec, const char *run_dir, bool resume,
+/* What all ranks know only rank 0 says. Of a lost peer the first two speak: one of them is left. */
+static int say_failed(int rank, sn_status status, bool started)
+{
+    bool of_peer = status == SN_EPEER || status == SN_EEPOCH || status == SN_ETIME;
+    bool speaks = rank == 0 || (started && (!of_peer || rank == 1));
+    return speaks ? sn_exit_with("train", status) : sn_exit_code(status);
+}
+
+int sn_train_under_launcher(sn_status status, sn_job_spec *spec, const char *run_dir, bool resume,
                             sn_progress_style style)
 {
     sn_boot *boot;
     speaker s = {.started = sn_now()};
-    sn_run run;
+    sn_run run = {.lock = {-1, -1}};
     sn_topo *topo = NULL;
-    sn_train_result result;
+    sn_train_result result = {0};
+    char text[512];
+    snprintf(text, sizeof text, "%s", sn_errmsg());
     if (sn_boot_pmix(&boot) < 0)
         return sn_exit_with("train", SN_EPEER);
-    bool first = sn_boot_rank(boot) == 0;
-    s.collected.progress = sn_progress_create(first ? style : SN_PROGRESS_NONE, 2,
+    bool first = sn_boot_rank(boot) == 0, json = style == SN_PROGRESS_JSON;
+    s.collected.progress = sn_progress_create(first ? style : SN_PROGRESS_NONE, json ? 1 : 2,
                                               sn_plain_output(), 0, spec->job.steps);
-    sn_status status = work(boot, spec, run_dir, resume, &s, &run, &topo, &result);
+    status = agree(boot, status < 0 ? sn_fail(status, "%s", text) : SN_OK);
+    if (status >= 0)
+        status = work(boot, spec, run_dir, resume, &s, &run, &topo, &result);
+    bool started = page && page->step > 0;
+    close_page();
     sn_progress_free(s.collected.progress);
     int code = SN_EXIT_OK;
     if (status < 0)
-        code = sn_exit_with("train", status);
-    else if (first && !result.stopped)
-        speak(&s, spec, &run, topo, &result);
+        code = say_failed(sn_boot_rank(boot), status, started);
+    else if (result.stopped)
+        code = last_signal == SIGINT ? SN_EXIT_INTERRUPTED : 143;
+    if (status >= 0 && first && result.stopped)
+        sn_say_interrupted(&run);
+    else if (status >= 0 && first)
+        speak(&s, spec, &run, topo, &result, json);
+    sn_run_close(&run);
     sn_topo_free(topo);
     sn_boot_free(boot);
     return code;

@@ -41,7 +41,19 @@ void sn_resolve_cards(sn_job_spec *spec, int cores)
     j->cards_per_host = (int) (any_auto ? SN_MAX(need, cores) : need);
 }
 
-static sn_status load(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
+/* A resumed run's own job names its cards; a split given now that needs more of them, and says
+ * nothing about hosts, gets them on this one. */
+static void make_room(const sn_args *args, sn_job_spec *spec)
+{
+    const sn_job *j = &spec->job;
+    int64_t need = (int64_t) SN_MAX(1, j->tensor) * SN_MAX(1, j->pipeline);
+    need *= SN_MAX(1, j->data_parallel);
+    if (!sn_args_get(args, "hosts") && !sn_args_get(args, "cards-per-host") &&
+        need > (int64_t) j->hosts * j->cards_per_host)
+        spec->cards_given = false;
+}
+
+sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
 {
     sn_str notes = {0};
     sn_job_defaults(ret, arena);
@@ -55,6 +67,9 @@ static sn_status load(const sn_args *args, const char *word, sn_arena *arena, sn
     SN_TRY(status);
     if (data_path)
         ret->job.data = sn_arena_str(arena, data_path);
+    bool own_job = args->words || sn_args_get(args, "model-config");
+    if (word && !own_job)
+        make_room(args, ret);
     SN_TRY(sn_job_check(ret));
     SN_TRY(sn_job_corpus(ret->job.data, cache_dir(arena), arena, &ret->job.data));
     char *absolute = realpath(ret->job.data, NULL);
@@ -67,7 +82,7 @@ static sn_status load(const sn_args *args, const char *word, sn_arena *arena, sn
 
 int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
 {
-    sn_status status = load(args, word, arena, ret);
+    sn_status status = sn_read_job(args, word, arena, ret);
     return status < 0 ? sn_exit_with(args->verb->name, status) : -1;
 }
 
@@ -83,5 +98,15 @@ sn_status sn_job_topology(const sn_job *job, sn_topo **ret)
         }
     sn_status status = sn_topo_emulate(machine, job->hosts, job->cards_per_host, 8000, 3e9, ret);
     sn_topo_free(machine);
+    return status;
+}
+
+sn_status sn_cluster_read(const char *path, sn_topo **ret)
+{
+    char *text;
+    size_t bytes;
+    SN_TRY(sn_file_read(path, 64 << 20, &text, &bytes));
+    sn_status status = sn_topo_parse(text, bytes, path, ret);
+    free(text);
     return status;
 }

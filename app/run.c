@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run.h"
 
+#include "ckpt/ckpt.h"
 #include "os/os.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -32,43 +35,101 @@ static void name_run(char id[64])
     snprintf(id + n, 64 - n, "-%04x", (unsigned) getpid() & 0xffff);
 }
 
-static void point_latest(const char *id)
+void sn_run_latest(const sn_run *run)
 {
     char link[96];
+    if (strncmp(run->dir, "runs/", 5) || strcmp(run->dir + 5, run->id))
+        return;
     snprintf(link, sizeof link, "runs/.latest-%d", (int) getpid());
     unlink(link);
-    if (!symlink(id, link) && rename(link, "runs/latest"))
+    if (!symlink(run->id, link) && rename(link, "runs/latest"))
         unlink(link);
 }
 
-sn_status sn_run_open(const char *dir, bool resume, const sn_job *job, sn_run *ret)
+/* The kernel drops the lock with its process, however that ends. A file system without locks has to
+ * do without. */
+static sn_status lock(const char *dir, int *ret_fd)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return sn_fail(SN_EPERM, "cannot open %s: %s", dir, strerror(errno));
+    if (flock(fd, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) {
+        close(fd);
+        return sn_fail(
+            SN_EINVAL,
+            "%s is in use by another run of supernode: wait for its end, or name another "
+            "directory",
+            dir);
+    }
+    *ret_fd = fd;
+    return SN_OK;
+}
+
+static sn_status check_unused(const sn_run *run)
+{
+    int64_t step;
+    if (sn_ckpt_newest(run->ckpt_dir, &step) < 0)
+        return SN_OK;
+    return sn_fail(SN_EINVAL,
+                   "%s holds a run already, its newest checkpoint is of step %lld: go on from it "
+                   "with --resume, or name another directory",
+                   run->ckpt_dir, (long long) step);
+}
+
+static sn_status name_dir(const char *dir, bool resume, sn_run *ret)
 {
     struct stat st;
-    *ret = (sn_run){0};
     if (dir)
         snprintf(ret->dir, sizeof ret->dir, "%s", dir);
     else if (resume)
         SN_TRY(newest(ret->dir, sizeof ret->dir));
-    if (*ret->dir) {
-        const char *slash = strrchr(ret->dir, '/');
-        snprintf(ret->id, sizeof ret->id, "%.63s", slash && slash[1] ? slash + 1 : ret->dir);
-        ret->resumed = !stat(ret->dir, &st);
-        if (resume && !ret->resumed)
-            return sn_fail(SN_ENOTFOUND, "--resume: %s does not exist", ret->dir);
-    } else {
+    if (!*ret->dir) {
         name_run(ret->id);
         snprintf(ret->dir, sizeof ret->dir, "runs/%s", ret->id);
+        return SN_OK;
     }
-    SN_TRY(sn_dir_create(ret->dir));
-    SN_TRY(sn_dir_writable(ret->dir));
-    if (!dir && !resume)
-        point_latest(ret->id);
-    if (job->checkpoint.dir)
-        snprintf(ret->ckpt_dir, sizeof ret->ckpt_dir, "%s", job->checkpoint.dir);
-    else
-        snprintf(ret->ckpt_dir, sizeof ret->ckpt_dir, "%.4000s/checkpoints", ret->dir);
-    SN_TRY(sn_dir_create(ret->ckpt_dir));
-    return sn_dir_writable(ret->ckpt_dir);
+    const char *slash = strrchr(ret->dir, '/');
+    snprintf(ret->id, sizeof ret->id, "%.63s", slash && slash[1] ? slash + 1 : ret->dir);
+    return resume && stat(ret->dir, &st)
+               ? sn_fail(SN_ENOTFOUND, "--resume: %s does not exist", ret->dir)
+               : SN_OK;
+}
+
+static sn_status open_dirs(bool resume, const sn_job *job, sn_run *run)
+{
+    SN_TRY(sn_dir_create(run->dir));
+    SN_TRY(sn_dir_writable(run->dir));
+    SN_TRY(lock(run->dir, &run->lock[0]));
+    SN_TRY(sn_run_checkpoints(run->dir, job, run->ckpt_dir));
+    SN_TRY(sn_dir_create(run->ckpt_dir));
+    SN_TRY(sn_dir_writable(run->ckpt_dir));
+    if (job->checkpoint.dir) { /* it will be found from other directories too */
+        char *absolute = realpath(run->ckpt_dir, NULL);
+        if (absolute)
+            snprintf(run->ckpt_dir, sizeof run->ckpt_dir, "%s", absolute);
+        free(absolute);
+    }
+    SN_TRY(lock(run->ckpt_dir, &run->lock[1]));
+    return resume ? SN_OK : check_unused(run);
+}
+
+sn_status sn_run_open(const char *dir, bool resume, const sn_job *job, sn_run *ret)
+{
+    *ret = (sn_run){.lock = {-1, -1}};
+    SN_TRY(name_dir(dir, resume, ret));
+    sn_status status = open_dirs(resume, job, ret);
+    if (status < 0)
+        sn_run_close(ret);
+    return status;
+}
+
+void sn_run_close(sn_run *run)
+{
+    for (size_t i = 0; i < SN_COUNT(run->lock); i++) {
+        if (run->lock[i] >= 0)
+            close(run->lock[i]);
+        run->lock[i] = -1;
+    }
 }
 
 sn_status sn_run_path(const sn_run *run, const char *name, char out[4096])
@@ -83,6 +144,48 @@ sn_status sn_run_write(const sn_run *run, const char *name, const char *text)
     char path[4096];
     SN_TRY(sn_run_path(run, name, path));
     return sn_file_write(path, text, strlen(text));
+}
+
+sn_status sn_run_job_file(const char *dir, char out[4096])
+{
+    char name[512];
+    struct stat st;
+    if (!dir) {
+        SN_TRY(newest(name, sizeof name));
+        dir = name;
+    }
+    if (stat(dir, &st))
+        return sn_fail(SN_ENOTFOUND, "--resume: %s does not exist", dir);
+    if (snprintf(out, 4096, "%s/job.yaml", dir) >= 4096)
+        return sn_fail(SN_EINVAL, "the path of the run is too long: %.100s…", dir);
+    if (stat(out, &st))
+        return sn_fail(SN_ENOTFOUND, "--resume: there is no run in %s, it has no job.yaml", dir);
+    return SN_OK;
+}
+
+sn_status sn_run_checkpoints(const char *dir, const sn_job *job, char out[4096])
+{
+    int n = job->checkpoint.dir ? snprintf(out, 4096, "%s", job->checkpoint.dir)
+                                : snprintf(out, 4096, "%s/checkpoints", dir);
+    return n < 4096 ? SN_OK : sn_fail(SN_EINVAL, "the path of the run is too long: %.100s…", dir);
+}
+
+sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *topo,
+                          const sn_plan *plan)
+{
+    sn_str out = {0};
+    sn_job_yaml(job, &out);
+    sn_status status = sn_run_write(run, "job.yaml", sn_str_get(&out));
+    sn_str_clear(&out);
+    sn_topo_yaml(topo, &out);
+    if (status >= 0)
+        status = sn_run_write(run, "topology.yaml", sn_str_get(&out));
+    sn_str_clear(&out);
+    sn_plan_print(plan, &out);
+    if (status >= 0)
+        status = sn_run_write(run, "plan.txt", sn_str_get(&out));
+    sn_str_done(&out);
+    return status;
 }
 
 /* From a card's view to the core's: while one card of a core waits, another may compute there, and
@@ -108,7 +211,7 @@ static void view_of_core(sn_step_metrics *row, double cards_per_core)
 static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_metrics *row)
 {
     sn_page_step s;
-    *row = (sn_step_metrics){.step = c->next, .val_loss = NAN, .peak_flops = c->peak_flops};
+    *row = (sn_step_metrics){.step = c->next + 1, .val_loss = NAN, .peak_flops = c->peak_flops};
     for (int r = 0; r < world; r++)
         if (!sn_page_step_read(pages[r], c->next, &s))
             return false;

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- one file of a checkpoint ---- */
 
@@ -185,7 +186,7 @@ sn_status ckpt_steps(const char *dir, int64_t **ret_step, int *ret_count)
 {
     DIR *d = opendir(dir);
     if (!d)
-        return ckpt_failed("open", dir);
+        return sn_file_failed("open", dir);
     int64_t *step = NULL, s;
     size_t n = 0, cap = 0;
     for (struct dirent *e; (e = readdir(d));) {
@@ -245,6 +246,24 @@ sn_status sn_ckpt_find(const char *dir, sn_str *ret_skipped, sn_ckpt **ret)
     sn_str_done(&why);
     free(step);
     return status;
+}
+
+sn_status sn_ckpt_newest(const char *dir, int64_t *ret_step)
+{
+    int64_t *step;
+    int n, found = -1;
+    char path[4096], name[CKPT_STEP_DIR];
+    SN_TRY(ckpt_steps(dir, &step, &n));
+    for (int i = 0; i < n && found < 0; i++) {
+        ckpt_step_dir(name, step[i]);
+        int bytes = snprintf(path, sizeof path, "%s/%s/%s", dir, name, CKPT_MANIFEST_NAME);
+        if (bytes < (int) sizeof path && !access(path, F_OK))
+            found = i;
+    }
+    if (found >= 0)
+        *ret_step = step[found];
+    free(step);
+    return found >= 0 ? SN_OK : sn_fail(SN_ENOTFOUND, "no checkpoint in %s", dir);
 }
 
 /* ---- a user's file ---- */

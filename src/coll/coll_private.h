@@ -33,8 +33,9 @@
     4096 /* bytes sent to another host before it is known that the calls agree: they               \
             leave even if nobody takes them; more could not be recalled */
 #define COLL_NOWHERE UINT64_MAX
-#define COLL_PIECE (1 << 20)  /* bytes moved before other requests have their turn */
-#define COLL_STREAM (4 << 20) /* bytes of a step from which stores go past the caches */
+#define COLL_PIECE (1 << 20) /* bytes moved before other requests have their turn */
+#define COLL_STREAM                                                                                \
+    (48 << 20) /* bytes a step reads and writes from which stores go past the caches */
 #define COLL_STAMP(seq, round) ((uint64_t) (seq) << 24 | (uint64_t) (round))
 
 /* ---- shared memory ---- */

@@ -10,6 +10,9 @@
 
 enum { WORD_SEND = SN_COLL_OPS, WORD_RECEIVE, WORD_RED = 16, WORD_ALGORITHM = 24 };
 
+_Static_assert((int) WORD_RECEIVE < (int) WORD_RED, "words of operations");
+_Static_assert((int) WORD_RED + (int) SN_REDS <= (int) WORD_ALGORITHM, "words of reductions");
+
 void coll_record_open(sn_coll *c)
 {
     const sn_algo_row *const *rows;

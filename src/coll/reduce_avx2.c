@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loops for 32-byte vectors; run only where the processor has AVX2. */
-#pragma GCC target("avx2")
-
 #include <immintrin.h>
 
 #define BYTES 32

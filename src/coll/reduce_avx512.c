@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The loops for 64-byte vectors; run only where the processor has AVX-512. */
-#pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq")
-
 #include <immintrin.h>
 
 #define BYTES 64

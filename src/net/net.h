@@ -49,9 +49,10 @@ void sn_boot_free(sn_boot *boot);        /* NULL is fine */
 int sn_boot_rank(const sn_boot *boot);
 int sn_boot_world(const sn_boot *boot);
 
-/* Collective over all ranks. ret_blobs[r], ret_bytes[r] live until the next call or free. Blobs ≤
- * 64 KiB. The k-th call of one rank meets the k-th call of the others. SN_ETIME names the ranks
- * that are missing; SN_EPEER the one that left. After a failure every later call fails. */
+/* Collective over all ranks. ret_blobs[r], ret_bytes[r] live until the next call or free (at any
+ * address: copy out structs). Blobs ≤ 64 KiB. The k-th call of one rank meets the k-th call of the
+ * others. SN_ETIME names the ranks that are missing; SN_EPEER the one that left. After a failure
+ * every later call fails. */
 sn_status sn_boot_allgather(sn_boot *boot, const void *blob, size_t bytes, sn_time deadline,
                             const void *const **ret_blobs, const size_t **ret_bytes);
 

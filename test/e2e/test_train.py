@@ -233,3 +233,40 @@ def test_mpirun(tiny, text, tmp_path):
     assert own.returncode == 0, own.stderr
     assert losses(tmp_path / 'mpi') == losses(tmp_path / 'own')
     assert 'validation' in r.stdout and r.stdout.count('validation') == 1
+
+
+MPIRUN = ['mpirun.openmpi', '--oversubscribe', '-np']
+MPIENV = {**os.environ, 'OMPI_ALLOW_RUN_AS_ROOT': '1', 'OMPI_ALLOW_RUN_AS_ROOT_CONFIRM': '1'}
+needs_mpirun = pytest.mark.skipif(subprocess.run(['which', 'mpirun.openmpi'], capture_output=True).returncode != 0,
+                                  reason='Open MPI is not installed')
+
+
+@needs_mpirun
+@pytest.mark.parametrize('flags, code, what', [
+    (['--model_config', 'nope.yaml'], 2, 'nope.yaml'),
+    (['--batch-size', '7', '--tensor', '1', '--pipeline', '1', '--data-parallel', '3'], 3, 'batch_size 7'),
+    (['--data', 'missing.txt'], 2, 'missing.txt'),
+    (['--run', '/proc/none'], 2, '/proc/none')])
+def test_mpirun_bad_job_is_one_sentence(flags, code, what, tiny, tmp_path):
+    r = subprocess.run([*MPIRUN, '3', SUPERNODE, 'train', *tiny, '--batch-size', '6', '--steps', '2', *flags], cwd=tmp_path, env=MPIENV,
+                       capture_output=True, text=True, timeout=60)
+    ours = [line for line in r.stderr.splitlines() if line.startswith('supernode')]
+    assert r.returncode == code and len(ours) == 1 and what in ours[0], r.stderr
+
+
+@needs_mpirun
+def test_mpirun_interrupt_json_and_resume(tiny, tmp_path):
+    """^C reaches the ranks as SIGTERM; it ends with a checkpoint, and the run goes on from itself."""
+    p = subprocess.Popen([*MPIRUN, '2', SUPERNODE, 'train', *tiny, '--steps', '100000', '--run', 'r'], cwd=tmp_path, env=MPIENV,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: step_count(tmp_path / 'r') >= 5)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode != 0 and 'newest checkpoint is of step' in err, err
+    step = max(int(d.name[5:]) for d in (tmp_path / 'r' / 'checkpoints').iterdir())
+    r = subprocess.run([*MPIRUN, '2', SUPERNODE, 'train', '--resume', '--run', 'r', '--steps', str(step + 2), '--json'], cwd=tmp_path,
+                       env=MPIENV, capture_output=True, text=True, timeout=60)
+    assert r.returncode == 0, r.stderr
+    rows = events(r.stdout)
+    assert [row['step'] for row in rows if row['event'] == 'step'] == [step + 1, step + 2]
+    assert rows[-1]['event'] == 'summary' and 'tok/s' not in r.stderr

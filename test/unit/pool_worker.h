@@ -87,7 +87,8 @@ static sn_status worker_meet(me *m)
     snprintf(mine.host, sizeof mine.host, "%s", m->host);
     SN_TRY(sn_boot_allgather(m->boot, &mine, sizeof mine, sn_now() + 5 * SN_SEC, &blob, &bytes));
     for (int r = 0; r < m->world; r++) {
-        const card *c = blob[r];
+        card other, *c = &other; /* blobs lie at any address */
+        memcpy(c, blob[r], sizeof other);
         bool same = !strcmp(c->host, mine.host);
         bool apart = c->net != mine.net && c->ipc != mine.ipc && c->pid_ns != mine.pid_ns;
         if (m->address && same == apart)

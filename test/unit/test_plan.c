@@ -459,7 +459,7 @@ static void tied_weights_stay_together(void **state)
 
 static bool passes(const world *w)
 {
-    int status;
+    int status = 0;
     pid_t child = fork();
     if (child == 0) {
         fclose(stderr);

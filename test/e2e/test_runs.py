@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run's directory: who may use it, what a resume finds there, and what is said about it."""
+import json, os, pathlib, signal
+
+from conftest import events, metrics, run, start
+from test_train import step_count, wait_for
+
+
+def test_a_directory_in_use_is_refused(tiny, tmp_path):
+    p = start('train', *tiny, '--steps', '100000', '--run', tmp_path / 'r', cwd=tmp_path)
+    try:
+        wait_for(lambda: step_count(tmp_path / 'r') >= 2)
+        r = run('train', *tiny, '--steps', '2', '--run', tmp_path / 'r', cwd=tmp_path)
+        assert r.returncode == 2 and 'in use' in r.stderr, r.stderr
+    finally:
+        p.send_signal(signal.SIGINT)
+        p.communicate(timeout=60)
+
+
+def test_a_used_directory_wants_resume(tiny, tmp_path):
+    """A new run would leave the old one's newer checkpoints to be taken for its own."""
+    assert run('train', *tiny, '--steps', '4', '--run', tmp_path / 'r', cwd=tmp_path).returncode == 0
+    before = (tmp_path / 'r' / 'metrics.jsonl').read_text()
+    r = run('train', *tiny, '--steps', '2', '--run', tmp_path / 'r', cwd=tmp_path)
+    assert r.returncode == 2 and 'step 4' in r.stderr and '--resume' in r.stderr, r.stderr
+    assert (tmp_path / 'r' / 'metrics.jsonl').read_text() == before
+    r = run('train', *tiny, '--steps', '2', '--checkpoint-dir', tmp_path / 'r' / 'checkpoints', cwd=tmp_path)
+    assert r.returncode == 2 and 'step 4' in r.stderr, r.stderr
+
+
+def test_latest_is_a_run_that_trained(tiny, tmp_path):
+    assert run('train', *tiny, '--steps', '2', cwd=tmp_path).returncode == 0
+    trained = os.readlink(tmp_path / 'runs' / 'latest')
+    env = {'PATH': '/nonexistent'}
+    r = run('train', *tiny, '--steps', '2', '--memory', '1KiB', cwd=tmp_path, env=env)
+    assert r.returncode == 3, r.stderr
+    r = run('train', *tiny, '--steps', '2', '--isolation', 'none', cwd=tmp_path)
+    assert r.returncode == 2, r.stderr
+    assert os.readlink(tmp_path / 'runs' / 'latest') == trained
+
+
+def test_interrupt_says_what_is_saved_and_a_line_that_works(tiny, tmp_path):
+    """The line to go on with needs no job file and no flags, whatever the run was started with."""
+    p = start('train', *tiny, '--steps', '100000', '--tensor', '2', '--data-parallel', '1', '--pipeline', '1', '--run', 'a b', cwd=tmp_path)
+    wait_for(lambda: step_count(tmp_path / 'a b') >= 5)
+    p.send_signal(signal.SIGINT)
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 130
+    step = max(int(d.name[5:]) for d in (tmp_path / 'a b' / 'checkpoints').iterdir())
+    line = err.splitlines()[-1]
+    assert f'step {step} ' in line
+    words = line.split('supernode train ')[-1]
+    assert words == "--resume --run 'a b'"
+    r = run('train', '--resume', '--run', 'a b', '--steps', step + 2, '--json', cwd=tmp_path)
+    assert r.returncode == 0, r.stderr
+    rows = [e for e in events(r.stdout) if e['event'] == 'step']
+    assert [e['step'] for e in rows] == [step + 1, step + 2]
+    assert events(r.stdout)[-1]['tensor'] == 2
+
+
+def test_interrupted_before_any_checkpoint(tiny, tmp_path):
+    p = start('train', *tiny, '--steps', '100000', '--hidden', '256', '--batch-size', '64', '--card', 'ref', '--run', 'r', cwd=tmp_path)
+    wait_for(lambda: (tmp_path / 'r' / 'plan.txt').exists())
+    wait_for(lambda: any((tmp_path / 'r').glob('rank-*.log')))
+    p.send_signal(signal.SIGINT)
+    p.send_signal(signal.SIGINT)
+    wait_for(lambda: p.poll() is not None or p.send_signal(signal.SIGINT))
+    out, err = p.communicate(timeout=60)
+    assert p.returncode == 130, err
+    assert 'no checkpoint yet' in err, err
+
+
+def test_resume_without_a_run(tmp_path):
+    r = run('train', '--resume', cwd=tmp_path)
+    assert r.returncode == 2 and 'no run to resume' in r.stderr
+    r = run('train', '--resume', '--run', 'nope', cwd=tmp_path)
+    assert r.returncode == 2 and 'nope does not exist' in r.stderr
+
+
+def test_resume_with_a_larger_split(tiny, tmp_path):
+    first = run('train', *tiny, '--steps', '2', '--tensor', '1', '--pipeline', '1', '--data-parallel', '1', cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    r = run('train', '--resume', '--steps', '4', '--tensor', '2', '--data-parallel', '2', '--json', cwd=tmp_path)
+    assert r.returncode == 0, r.stderr
+    assert events(r.stdout)[-1]['tensor'] == 2
+
+
+def test_a_run_is_found_from_everywhere(tiny, tmp_path):
+    (tmp_path / 'elsewhere').mkdir()
+    assert run('train', *tiny, '--steps', '2', '--run', 'r', '--checkpoint-dir', 'c', cwd=tmp_path).returncode == 0
+    assert run('train', *tiny, '--steps', '2', '--run', 's', cwd=tmp_path).returncode == 0
+    for name in 'rs':
+        g = run('generate', tmp_path / name, '--bytes', '8', cwd=tmp_path / 'elsewhere')
+        assert g.returncode == 0, g.stderr
+        r = run('train', '--resume', '--run', tmp_path / name, '--steps', '3', cwd=tmp_path / 'elsewhere')
+        assert r.returncode == 0, r.stderr
+        assert [row['step'] for row in metrics(tmp_path / name)] == [1, 2, 3]
+    (tmp_path / 's').rename(tmp_path / 'moved')
+    assert run('generate', tmp_path / 'moved', '--bytes', '8', cwd=tmp_path).returncode == 0
