@@ -172,6 +172,19 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* The newest number in the ring, whole or not: a writer may have lapped the copy. */
+static int64_t newest(const reading *r)
+{
+    uint64_t most = 0;
+    for (size_t i = 0; i < SN_RECORDER_RECORDS; i++) {
+        size_t at = offsetof(file_all, record) + i * sizeof(file_record);
+        uint64_t number = at + sizeof(file_record) > r->bytes ? 0 : number_in(r->after, at);
+        if (number != 0 && (number - 1) % SN_RECORDER_RECORDS == i)
+            most = SN_MAX(most, number);
+    }
+    return (int64_t) SN_MIN(most, INT64_MAX);
+}
+
 /* All whole records, oldest first. */
 static int64_t find_records(const reading *r, found *out)
 {
@@ -230,7 +243,7 @@ static void read_records(reading *r, int64_t keep)
     found *f = sn_alloc(SN_RECORDER_RECORDS * sizeof(*f));
     int64_t n = find_records(r, f);
     o->op = SN_NEW_N(r->arena, sn_recorded, SN_MAX(1, n));
-    o->total = n > 0 ? (int64_t) SN_MIN(f[n - 1].number, INT64_MAX) : 0;
+    o->total = newest(r);
     for (int64_t i = 0; i < n; i++) {
         sn_recorded *op = &o->op[o->ops];
         read_record(r, f[i], op);
