@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run's directory: who may use it, what a resume finds there, and what is said about it."""
-import json, os, pathlib, signal
+import json, os, pathlib, signal, subprocess
 
-from conftest import events, metrics, run, start
+from conftest import SUPERNODE, events, metrics, run, start
 from test_train import step_count, wait_for
 
 
@@ -97,3 +97,14 @@ def test_a_run_is_found_from_everywhere(tiny, tmp_path):
         assert [row['step'] for row in metrics(tmp_path / name)] == [0, 1, 2]
     (tmp_path / 's').rename(tmp_path / 'moved')
     assert run('generate', tmp_path / 'moved', '--bytes', '8', cwd=tmp_path).returncode == 0
+
+
+def test_generate_writes_every_byte(tiny, tmp_path):
+    """An untrained model writes any byte, NUL too; temperature 0 is the likeliest one, always."""
+    assert run('train', *tiny, '--steps', '1', '--run', 'r', cwd=tmp_path).returncode == 0
+    for seed in range(4):
+        text = subprocess.run([SUPERNODE, 'generate', 'r', '--bytes', '300', '--temperature', '100', '--prompt', 'ab', '--seed', str(seed)],
+                              cwd=tmp_path, capture_output=True).stdout
+        assert len(text) == 2 + 300 + 1
+    cold = [run('generate', 'r', '--bytes', '40', '--temperature', '0', '--seed', s, cwd=tmp_path) for s in (1, 2)]
+    assert cold[0].returncode == 0 and cold[0].stdout == cold[1].stdout, cold[0].stderr
