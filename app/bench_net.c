@@ -21,6 +21,10 @@
 enum { NET_LATENCY, NET_BANDWIDTH, FLAG_LATENCY, PEER_COPY };
 enum { ASK_OURS = 1, ASK_BOUND };
 enum { ROUNDS = 200, BLOCKS = 8, BLOCK = 1 << 20, COPIES = 100 };
+enum {
+    PAGE = 4096,
+    APART = 1088
+}; /* source and target must not lie alike in their pages: that stalls a copy */
 
 typedef struct pair_shared {
     int what;
@@ -35,7 +39,8 @@ typedef struct pair_rank {
     uint32_t round, bare;
     sn_net *net;
     sn_segment *seg;
-    char *block; /* private, BLOCK bytes */
+    void *memory; /* private */
+    char *block;  /* in it, BLOCK bytes */
 } pair_rank;
 
 /* ---- a TCP connection with itself ---- */
@@ -179,7 +184,7 @@ static void pair_close(void *state)
     pair_rank *r = state;
     sn_gmem_free(r->seg);
     sn_net_close(r->net);
-    free(r->block);
+    free(r->memory);
     free(r);
 }
 
@@ -190,8 +195,9 @@ static sn_status pair_open(sn_boot *boot, const bench_job *job, void **ret)
     *ret = r;
     r->s = job->ctx;
     r->me = sn_boot_rank(boot);
-    if (posix_memalign((void **) &r->block, 4096, BLOCK))
+    if (posix_memalign((void **) &r->memory, 4096, BLOCK + PAGE))
         return sn_fail(SN_ENOMEM, "no memory for a block");
+    r->block = (char *) r->memory + APART;
     memset(r->block, 1, BLOCK);
     SN_TRY(bench_net_open(boot, job, &r->net));
     if (r->s->what < FLAG_LATENCY)

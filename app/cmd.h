@@ -9,6 +9,7 @@
 int sn_cmd_train(const sn_args *args);
 int sn_cmd_worker(const sn_args *args);
 int sn_cmd_plan(const sn_args *args);
+int sn_cmd_coll(const sn_args *args);
 int sn_cmd_topo(const sn_args *args);
 int sn_cmd_generate(const sn_args *args);
 int sn_cmd_report(const sn_args *args);
@@ -28,6 +29,8 @@ void sn_resolve_cards(sn_job_spec *spec, int cores);
 
 /* The emulated topology of the job on this machine, peaks measured here (about 60 ms). */
 sn_status sn_job_topology(const sn_job *job, sn_topo **ret);
+
+sn_status sn_cluster_read(const char *path, sn_topo **ret); /* the file of --cluster */
 
 bool sn_plain_output(void); /* NO_COLOR is set or the terminal cannot do it */
 

@@ -9,16 +9,6 @@
 
 #include <jansson.h>
 
-static sn_status read_cluster(const char *path, sn_topo **ret)
-{
-    char *text;
-    size_t bytes;
-    SN_TRY(sn_file_read(path, 64 << 20, &text, &bytes));
-    sn_status status = sn_topo_parse(text, bytes, path, ret);
-    free(text);
-    return status;
-}
-
 static json_t *cost_json(const sn_plan_cost *c)
 {
     return json_pack("{s:f, s:f, s:f, s:f, s:f, s:I, s:f}", "step_s", c->step_ns * 1e-9,
@@ -81,7 +71,8 @@ int sn_cmd_plan(const sn_args *args)
         return code;
     }
     sn_resolve_cards(&spec, sn_cores());
-    sn_status status = cluster ? read_cluster(cluster, &topo) : sn_job_topology(&spec.job, &topo);
+    sn_status status =
+        cluster ? sn_cluster_read(cluster, &topo) : sn_job_topology(&spec.job, &topo);
     int cards = cluster ? topo ? topo->cards : 0 : spec.job.hosts * spec.job.cards_per_host;
     if (status >= 0)
         status = sn_job_plan(&spec.job, topo, cards, &plan);

@@ -100,3 +100,13 @@ sn_status sn_job_topology(const sn_job *job, sn_topo **ret)
     sn_topo_free(machine);
     return status;
 }
+
+sn_status sn_cluster_read(const char *path, sn_topo **ret)
+{
+    char *text;
+    size_t bytes;
+    SN_TRY(sn_file_read(path, 64 << 20, &text, &bytes));
+    sn_status status = sn_topo_parse(text, bytes, path, ret);
+    free(text);
+    return status;
+}

@@ -211,7 +211,7 @@ static void view_of_core(sn_step_metrics *row, double cards_per_core)
 static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_metrics *row)
 {
     sn_page_step s;
-    *row = (sn_step_metrics){.step = c->next, .val_loss = NAN, .peak_flops = c->peak_flops};
+    *row = (sn_step_metrics){.step = c->next + 1, .val_loss = NAN, .peak_flops = c->peak_flops};
     for (int r = 0; r < world; r++)
         if (!sn_page_step_read(pages[r], c->next, &s))
             return false;

@@ -37,6 +37,17 @@ static const sn_flag plan_flags[] = {
     {"json", NULL, "the choice and all candidates as JSON", false},
     {0}};
 
+static const sn_flag coll_flags[] = {
+    {"op", "NAME", "all_reduce (default), reduce_scatter, all_gather, broadcast, …", false},
+    {"bytes", "SIZE", "of a member's vector, of a block where there are blocks (default 1M)",
+     false},
+    {"dtype", "TYPE", "f32 (default), bf16; any other where nothing is reduced", false},
+    {"hosts", "N", "hosts, emulated on this machine (default 1; of --cluster: all)", false},
+    {"cards", "N", "cards of each host (default a card a core; of --cluster: all)", false},
+    {"cluster", "FILE", "ask for the machines of a cluster file instead", false},
+    {"json", NULL, "the choice and all candidates as JSON", false},
+    {0}};
+
 static const sn_flag topo_flags[] = {{"json", NULL, "as JSON", false},
                                      {"dot", NULL, "as a graph for Graphviz", false},
                                      {"yaml", NULL, "as a cluster file", false},
@@ -73,6 +84,14 @@ const sn_verb sn_verbs[] = {
      "auto\n"
      "  supernode plan examples/gpt-english.yaml --program 0",
      plan_flags, sn_job_flag_table, sn_cmd_plan, false},
+    {"coll", "explain", "show which algorithm a collective would take, and why",
+     "Prints the algorithms that fit, each with its predicted time: how much of it is waiting for\n"
+     "signals and messages, how much is bytes moving; the choice, and the model behind it.\n"
+     "Nothing is run: the times are predicted from the topology.\n\n"
+     "  supernode coll explain --op all_reduce --bytes 8M --hosts 2 --cards 4\n"
+     "  supernode coll explain --op broadcast --bytes 64K --cluster "
+     "examples/clusters/h100-16x8.yaml",
+     coll_flags, NULL, sn_cmd_coll, false},
     {"topo", "[FILE]", "show hosts, cards and links",
      "Without FILE: this machine as hwloc and NVML see it. FILE: a cluster description (YAML) or "
      "an\n"

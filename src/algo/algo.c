@@ -19,7 +19,9 @@ const char *sn_red_name(sn_red red)
 
 /* ---- the table: one row an algorithm; on equal cost the first one wins ---- */
 
-static const sn_algo_row *const table[] = {&algo_flat, &algo_hierarchical, &algo_ring};
+static const sn_algo_row *const table[] = {&algo_flat,     &algo_hierarchical, &algo_ring,
+                                           &algo_doubling, &algo_rabenseifner, &algo_double_tree,
+                                           &algo_torus,    &algo_binomial};
 
 int sn_algo_rows(const sn_algo_row *const **ret)
 {
@@ -32,10 +34,18 @@ static bool usable(const sn_algo_row *row, const sn_algo_group *g, const sn_algo
     return (row->ops >> c->op & 1) != 0 && row->fits(g, c);
 }
 
+/* Calls so small need no staging and no closing round; whoever asks with one whether to stage (coll
+ * does) must not be told to stage that. */
+static bool choosable(const sn_algo_row *row, const sn_algo_group *g, const sn_algo_call *c)
+{
+    bool small = c->op == SN_ALL_REDUCE && 2 * algo_bytes(c) <= SN_ALGO_NOTE_BYTES;
+    return usable(row, g, c) && (row->notes || !small);
+}
+
 static sn_status forced(const sn_algo_group *g, const sn_algo_call *c, const char *name,
                         const sn_algo_row **ret)
 {
-    char fitting[128] = "";
+    char fitting[256] = "";
     for (size_t i = 0; i < SN_COUNT(table); i++) {
         if (!usable(table[i], g, c))
             continue;
@@ -65,7 +75,7 @@ sn_status sn_algo_choose(const sn_algo_group *g, const sn_algo_call *c, const sn
         best_ns = best->cost_ns(g, c, m);
     }
     for (size_t i = 0; i < SN_COUNT(table) && name == NULL; i++) {
-        if (!usable(table[i], g, c))
+        if (!choosable(table[i], g, c))
             continue;
         double ns = table[i]->cost_ns(g, c, m);
         if (best == NULL || ns < best_ns) {

@@ -49,9 +49,15 @@ typedef enum sn_red { SN_SUM, SN_AVG, SN_MAX, SN_MIN, SN_REDS } sn_red;
 const char *sn_coll_op_name(sn_coll_op op); /* "all_reduce" */
 const char *sn_red_name(sn_red red);
 
+struct sn_algo_model;
+
 typedef struct sn_algo_group {
     int members;
     const int *host; /* [members] host index of each, any numbering */
+    const int *dim;  /* [dims] lengths of the mesh that the members are, the last one runs fastest;
+                        NULL: "torus" finds one itself */
+    int dims;
+    const struct sn_algo_model *model; /* for the number of segments; NULL: that of no topology */
 } sn_algo_group;
 
 typedef struct sn_algo_call {
@@ -116,14 +122,17 @@ typedef struct sn_algo_model {                   /* calibrated or stated; from t
     double signal_ns;                            /* one signal–wait in a host */
     double copy_bytes_per_s, reduce_bytes_per_s; /* of one member alone */
     double net_latency_ns, net_bytes_per_s;
+    double net_message_ns;   /* each further message that a member sends in the same round */
     double members_per_core; /* ≥ 1: how many members share a core and its memory path */
 } sn_algo_model;
 
 /* One algorithm: one file, one row. */
 typedef struct sn_algo_row {
-    const char *name; /* "flat", "ring", "hierarchical" */
-    uint32_t ops;     /* bit per sn_coll_op */
-    bool (*fits)(const sn_algo_group *g, const sn_algo_call *c);
+    const char *name;  /* "flat", "ring", "hierarchical" */
+    const char *needs; /* when it fits, in words: "one host" */
+    uint32_t ops;      /* bit per sn_coll_op */
+    bool notes;        /* an all_reduce of half a note goes through notes, never shared */
+    bool (*fits)(const sn_algo_group *g, const sn_algo_call *c); /* whatever the count */
     sn_status (*schedule)(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena,
                           sn_sched *ret);
     /* predicted ns for the slowest member: α, bandwidth of in-host and inter-host paths, `busy`
@@ -136,8 +145,9 @@ sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card,
 
 int sn_algo_rows(const sn_algo_row *const **ret); /* the table: (*ret)[0 … n) */
 
-/* The cheapest fitting algorithm by cost_ns; deterministic, the same on every member. name != NULL
- * forces one (SN_ENOTSUP when it does not fit, saying which do). */
+/* The cheapest fitting algorithm by cost_ns; deterministic, the same on every member. An all_reduce
+ * of half a note or less is never shared unless forced to. name != NULL forces one (SN_ENOTSUP when
+ * it does not fit, saying which do). */
 sn_status sn_algo_choose(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
                          const char *name, const sn_algo_row **ret, double *ret_cost_ns);
 

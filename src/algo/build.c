@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+#define SEGMENTS_MAX 256
+#define SEGMENT_BYTES 4096
+
 algo_build algo_build_begin(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena)
 {
     SN_ASSERT(me >= 0 && me < g->members && c->count >= 0);
@@ -192,6 +195,14 @@ int algo_host_size_max(const sn_algo_group *g)
     return most;
 }
 
+int algo_host_size_min(const sn_algo_group *g)
+{
+    int least = g->members;
+    for (int i = 0; i < g->members; i++)
+        least = SN_MIN(least, host_size(g, i));
+    return least;
+}
+
 bool algo_one_member_hosts(const sn_algo_group *g)
 {
     return algo_host_size_max(g) == 1;
@@ -219,6 +230,19 @@ bool algo_reduces(sn_coll_op op)
     return op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
 }
 
+bool algo_rounds(const sn_algo_call *c)
+{
+    return algo_reduces(c->op) && c->dtype == SN_BF16 && (c->red == SN_SUM || c->red == SN_AVG);
+}
+
+int algo_log2_up(int n)
+{
+    int log = 0;
+    while (1 << log < n)
+        log++;
+    return log;
+}
+
 /* ---- time ---- */
 
 double algo_reduce_ns(const sn_algo_model *m, double bytes)
@@ -234,4 +258,38 @@ double algo_copy_ns(const sn_algo_model *m, double bytes)
 double algo_signal_ns(const sn_algo_model *m, int rounds)
 {
     return rounds * m->signal_ns * m->members_per_core;
+}
+
+double algo_wire_ns(const sn_algo_model *m, int rounds, int messages, double bytes)
+{
+    double each = m->net_latency_ns + SN_MAX(messages - 1, 0) * m->net_message_ns;
+    return rounds * each + bytes / m->net_bytes_per_s * 1e9;
+}
+
+double algo_hops_ns(const sn_algo_model *m, algo_hop hop, int hops, double bytes, bool sum)
+{
+    double out_ns = 0, here_ns = 0;
+    if (hop.out > 0)
+        out_ns = algo_wire_ns(m, hops, 1, hop.out * bytes);
+    if (hop.here)
+        here_ns = algo_signal_ns(m, hops) + algo_copy_ns(m, sum ? 0 : bytes);
+    return SN_MAX(out_ns, here_ns) + algo_reduce_ns(m, sum ? 3 * bytes : 0);
+}
+
+/* Every member comes to the same answer: all have the same group, call and model. */
+int algo_segments(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
+                  algo_pipe_ns pipe_ns, double *ret_ns)
+{
+    int best = 1;
+    double best_ns = pipe_ns(g, c, m, 1);
+    for (int s = 2; s <= SEGMENTS_MAX && algo_bytes(c) / s >= SEGMENT_BYTES; s *= 2) {
+        double ns = pipe_ns(g, c, m, s);
+        if (ns < best_ns) {
+            best = s;
+            best_ns = ns;
+        }
+    }
+    if (ret_ns != NULL)
+        *ret_ns = best_ns;
+    return best;
 }

@@ -61,15 +61,37 @@ algo_range algo_slice(int64_t n, int parts, int i);
 bool algo_one_host(const sn_algo_group *g);
 bool algo_one_member_hosts(const sn_algo_group *g); /* no two members share a host */
 int algo_host_size_max(const sn_algo_group *g);
+int algo_host_size_min(const sn_algo_group *g);
 int algo_hosts(const sn_algo_group *g);
 int64_t algo_bytes(const sn_algo_call *c); /* count · bytes of an element */
 bool algo_reduces(sn_coll_op op);
+bool algo_rounds(const sn_algo_call *c); /* a partial result of it, stored, is rounded */
+int algo_log2_up(int n);                 /* ⌈log2 n⌉ */
 
 /* Nanoseconds that one member takes for `bytes` while its core is shared. */
 double algo_reduce_ns(const sn_algo_model *m, double bytes);
 double algo_copy_ns(const sn_algo_model *m, double bytes);
 double algo_signal_ns(const sn_algo_model *m, int rounds);
 
-extern const sn_algo_row algo_flat, algo_ring, algo_hierarchical;
+/* `rounds` between hosts, one after the other, in each of which a member sends or receives
+ * `messages`; `bytes` in all into or out of one host. */
+double algo_wire_ns(const sn_algo_model *m, int rounds, int messages, double bytes);
+
+/* `hops` of all members of a ring at once, which move `bytes` through each in all; every hop takes
+ * as long as the slowest. `sum`: what comes is added, so that what is on my host is not copied. */
+typedef struct algo_hop {
+    int out;   /* members of one host that send to another, at most */
+    bool here; /* some neighbours are on one host */
+} algo_hop;
+double algo_hops_ns(const sn_algo_model *m, algo_hop hop, int hops, double bytes, bool sum);
+
+/* In how many segments a pipeline goes fastest: 1, 2, 4 … of at least 4 KiB. ret_ns: its time. */
+typedef double (*algo_pipe_ns)(const sn_algo_group *g, const sn_algo_call *c,
+                               const sn_algo_model *m, int segments);
+int algo_segments(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
+                  algo_pipe_ns pipe_ns, double *ret_ns);
+
+extern const sn_algo_row algo_flat, algo_ring, algo_hierarchical, algo_doubling, algo_rabenseifner,
+    algo_double_tree, algo_torus, algo_binomial;
 
 #endif

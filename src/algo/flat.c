@@ -161,7 +161,9 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
 
 const sn_algo_row algo_flat = {
     .name = "flat",
+    .needs = "one host",
     .ops = (1u << SN_COLL_OPS) - 1,
+    .notes = true,
     .fits = fits,
     .schedule = schedule,
     .cost_ns = cost_ns,

@@ -10,6 +10,7 @@ static const sn_algo_model fallback = {.signal_ns = 250,
                                        .reduce_bytes_per_s = 12e9,
                                        .net_latency_ns = 8000,
                                        .net_bytes_per_s = 2e9,
+                                       .net_message_ns = 1500,
                                        .members_per_core = 1};
 
 /* The slowest path between members on different hosts (or on one). */

@@ -164,23 +164,39 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
     return SN_OK;
 }
 
+/* How many members of one host send to another one, at most: they share its wire. *ret_here: some
+ * member's neighbour is on its own host. */
+static int crossing(const sn_algo_group *g, bool *ret_here)
+{
+    int most = 0;
+    *ret_here = false;
+    for (int i = 0; i < g->members; i++) {
+        int n = 0;
+        for (int k = 0; k < g->members; k++)
+            n += g->host[k] == g->host[i] && g->host[(k + 1) % g->members] != g->host[k];
+        most = SN_MAX(most, n);
+        *ret_here = *ret_here || g->host[(i + 1) % g->members] == g->host[i];
+    }
+    return most;
+}
+
 static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
 {
-    double bytes = (double) algo_bytes(c), p = g->members;
-    bool wire = algo_hosts(g) > 1;
-    double hop = wire ? m->net_latency_ns : algo_signal_ns(m, 1);
-    double per_byte = wire ? 1e9 / m->net_bytes_per_s : algo_copy_ns(m, 1);
-    double hops = p - 1, moved = bytes * (p - 1);
-    if (c->op == SN_ALL_REDUCE) {
-        hops = 2 * (p - 1);
-        moved = 2 * (p - 1) / p * bytes;
-    }
-    double work = algo_reduces(c->op) ? algo_reduce_ns(m, moved) : 0;
-    return algo_signal_ns(m, 1) + hops * hop + moved * per_byte + work;
+    double n = (double) algo_bytes(c), p = g->members, ns = algo_signal_ns(m, 1);
+    bool here;
+    int out = crossing(g, &here), hops = g->members - 1;
+    algo_hop hop = {.out = out, .here = here};
+    if (c->op == SN_ALL_REDUCE)
+        return ns + algo_hops_ns(m, hop, hops, hops / p * n, true) +
+               algo_hops_ns(m, hop, hops, hops / p * n, false);
+    if (c->op == SN_ALL_GATHER)
+        ns += algo_copy_ns(m, n);
+    return ns + algo_hops_ns(m, hop, hops, hops * n, c->op == SN_REDUCE_SCATTER);
 }
 
 const sn_algo_row algo_ring = {
     .name = "ring",
+    .needs = "two members or more; sums in bf16: two members; reduce_scatter: a host each",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_REDUCE_SCATTER | 1u << SN_ALL_GATHER | 1u << SN_BROADCAST,
     .fits = fits,
     .schedule = schedule,

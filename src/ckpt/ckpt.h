@@ -42,8 +42,7 @@ typedef struct sn_piece {
     void *data;                     /* flat_count elements; read by save, written by load */
 } sn_piece;
 
-/* ---- saving: each rank writes its file, one publishes
- * ---------------------------------------------------- */
+/* ---- saving: each rank writes its file, one publishes ---- */
 
 /* Write my pieces to DIR/step-N/rRANK.safetensors (creating the directory), fsync. *ret_part: a
  * text (≤ part_max bytes with its NUL) describing file, size, checksum and pieces, to be gathered
@@ -59,8 +58,7 @@ sn_status sn_ckpt_write_part(const char *dir, int64_t step, int rank, const sn_p
 sn_status sn_ckpt_publish(const char *dir, int64_t step, const char *const *part, int parts,
                           const char *meta, int keep);
 
-/* ---- loading
- * ---------------------------------------------------------------------------------------------- */
+/* ---- loading ---- */
 typedef struct sn_ckpt sn_ckpt;
 
 /* The newest checkpoint that is whole (manifest parses, every file has its size and checksum). Each
@@ -89,8 +87,7 @@ sn_status sn_ckpt_load(const sn_ckpt *c, sn_piece *piece, int pieces);
 /* SN_EINVAL naming the first tensor that holds NaN or infinity: for weights from elsewhere. */
 sn_status sn_ckpt_check_finite(const sn_piece *piece, int pieces);
 
-/* ---- safetensors, for other uses
- * ------------------------------------------------------------------------------ */
+/* ---- safetensors, for other uses ---- */
 /* Strict parser of a header in memory: duplicate keys, overlapping or out-of-range offsets, holes,
  * wrong sizes, a header over 100 MB are SN_ECORRUPT naming the tensor; zero-size tensors, scalars,
  * unaligned data, any order, escapes are fine. */

@@ -206,6 +206,7 @@ static sn_status agree(sn_coll_group *g, const hello *of)
     }
     g->id = id;
     g->model = of[0].model;
+    g->algo.model = &g->model;
     c->next_group = id + 1;
     /* From here on a peer may see it; what it would find before is group 0, nobody's. */
     __atomic_store_n(&g->block->group, id, __ATOMIC_RELEASE);

@@ -3,7 +3,20 @@
  * plan — schedules that a group keeps, so that a call like an earlier one builds nothing. */
 #include "coll/coll_private.h"
 
+#include <stdio.h>
 #include <string.h>
+
+static sn_status unknown(const char *name)
+{
+    const sn_algo_row *const *rows;
+    int n = sn_algo_rows(&rows);
+    char known[256] = "";
+    for (int i = 0; i < n; i++) {
+        size_t used = strlen(known);
+        snprintf(known + used, sizeof(known) - used, "%s%s", i > 0 ? ", " : "", rows[i]->name);
+    }
+    return sn_fail(SN_ENOTSUP, "no algorithm \"%s\"; there is %s", name, known);
+}
 
 sn_status coll_algorithm_index(const char *name, int *ret)
 {
@@ -14,7 +27,7 @@ sn_status coll_algorithm_index(const char *name, int *ret)
         if (strcmp(rows[i]->name, name) == 0)
             found = i;
     if (name != NULL && found < 0)
-        return sn_fail(SN_ENOTSUP, "no algorithm \"%s\"; there is flat, hierarchical, ring", name);
+        return unknown(name);
     *ret = found;
     return SN_OK;
 }

@@ -74,8 +74,7 @@ typedef struct sn_graph {
                  are added */
 } sn_graph;
 
-/* ---- building
- * ------------------------------------------------------------------------------------------ */
+/* ---- building ---- */
 sn_graph *sn_graph_create(sn_arena *arena, const char *name);
 int sn_graph_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape, int batch_dim);
 int sn_graph_param(sn_graph *g, const char *name, sn_shape shape, sn_init init, double std,
@@ -89,8 +88,7 @@ void sn_graph_check(const sn_graph *g);
 void sn_graph_print(const sn_graph *g, sn_str *out); /* a line a node */
 int64_t sn_graph_parameters(const sn_graph *g);      /* elements */
 
-/* ---- what a row says
- * ----------------------------------------------------------------------------------- */
+/* ---- what a row says ---- */
 typedef enum sn_combine { SN_COMBINE_NONE, SN_COMBINE_SUM, SN_COMBINE_MAX } sn_combine;
 
 #define SN_LABELS_MAX 16
@@ -137,8 +135,7 @@ double sn_node_bytes(const sn_graph *g,
                      const sn_node *n); /* operands read + results written once, in storage dtype */
 void sn_node_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
 
-/* ---- passes
- * --------------------------------------------------------------------------------------------- */
+/* ---- passes ---- */
 /* Merge what pays: residual + layer_norm of one stage → residual_layer_norm. Before backward. */
 sn_status sn_graph_fuse(sn_graph *g);
 /* Reverse mode from g->loss (seed 1): appends backward nodes, sums the gradients of values with
@@ -146,9 +143,7 @@ sn_status sn_graph_fuse(sn_graph *g);
  * names an op without a backward. */
 sn_status sn_graph_backward(sn_graph *g);
 
-/* ---- models
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- models ---- */
 typedef struct sn_gpt {
     int64_t layers, hidden, heads, sequence, vocab, mlp; /* mlp 0: 4·hidden */
 } sn_gpt;

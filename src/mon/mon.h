@@ -115,12 +115,12 @@ bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret);
 void sn_page_fail(sn_page *page, sn_status status, const char *text);
 const char *sn_worker_state_name(sn_worker_state state);
 
-/* ---- a run's directory: runs/ID
- * ------------------------------------------------------------------------ */
+/* ---- a run's directory: runs/ID ---- */
 
 /* One line of metrics.jsonl per completed step; the launcher (rank 0 under mpirun) writes it. */
 typedef struct sn_step_metrics {
-    int64_t step, tokens;
+    int64_t step; /* completed, this one included: 1, 2, … */
+    int64_t tokens;
     double loss, grad_norm, lr, val_loss /* NaN none */;
     int64_t step_ns;
     int64_t time_ns[SN_TIME_KINDS]; /* mean over the ranks */
@@ -139,8 +139,7 @@ void sn_metrics_close(sn_metrics *m);
 sn_status sn_metrics_read(const char *path, sn_arena *arena, sn_step_metrics **ret_rows,
                           int64_t *ret_count);
 
-/* ---- the progress line
- * ------------------------------------------------------------------------------- */
+/* ---- the progress line ---- */
 typedef enum sn_progress_style {
     SN_PROGRESS_LIVE,
     SN_PROGRESS_LINES,
@@ -160,8 +159,7 @@ void sn_progress_step(
 void sn_progress_note(sn_progress *p, const char *text); /* a full line above the live one */
 void sn_progress_free(sn_progress *p);                   /* leaves the last line standing */
 
-/* ---- the report
- * ---------------------------------------------------------------------------------------- */
+/* ---- the report ---- */
 typedef struct sn_report_card {
     const char *name, *host; /* "h0/c2", "h0" */
     int rank, stage, tensor, data;

@@ -35,8 +35,7 @@
 #include "graph/graph.h"
 #include "topo/topo.h"
 
-/* ---- what is asked
- * ------------------------------------------------------------------------------------ */
+/* ---- what is asked ---- */
 typedef sn_status (*sn_plan_build)(void *ctx, sn_arena *arena, int64_t micro_batch,
                                    double tokens_per_step, sn_graph **ret);
 
@@ -56,8 +55,7 @@ typedef struct sn_plan_opts {
     void *ctx;
 } sn_plan_opts;
 
-/* ---- what comes out
- * ----------------------------------------------------------------------------------- */
+/* ---- what comes out ---- */
 typedef enum sn_group_axis {
     SN_AXIS_TENSOR,
     SN_AXIS_PIPELINE,
@@ -115,8 +113,7 @@ void sn_plan_print(const sn_plan *plan,
 void sn_plan_coords(const sn_plan *plan, int rank, int *ret_tensor, int *ret_stage, int *ret_data);
 int sn_plan_rank(const sn_plan *plan, int tensor, int stage, int data);
 
-/* ---- programs
- * -------------------------------------------------------------------------------------------- */
+/* ---- programs ---- */
 typedef enum sn_slot_kind {
     SN_SLOT_INPUT, /* filled by the caller before the step: graph input `value` of micro-batch
                       `micro` */

@@ -156,7 +156,7 @@ static void measure(loop *l, int64_t step, sn_time began, const int64_t time_ns[
     const float *scalars = sn_exec_slot(w->exec, w->program->scalars);
     sn_coll_stats now = w->coll ? sn_coll_stats_get(w->coll) : (sn_coll_stats){0};
     sn_step_metrics *row = &l->row;
-    *row = (sn_step_metrics){.step = step,
+    *row = (sn_step_metrics){.step = step + 1,
                              .tokens = w->job->batch * w->job->gpt.sequence,
                              .loss = (double) scalars[0],
                              .grad_norm = sqrt((double) scalars[1]),

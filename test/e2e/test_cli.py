@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The command line: help teaches, mistakes are answered, the tables give man page and completion."""
-import shutil, subprocess
+import json, shutil, subprocess
 
 import pytest
 
 from conftest import SUPERNODE, run
 
-VERBS = ['train', 'plan', 'topo', 'generate', 'bench', 'man', 'completion']
+VERBS = ['train', 'plan', 'coll', 'topo', 'generate', 'bench', 'man', 'completion']
 
 
 def test_help_lists_every_verb():
@@ -54,6 +54,30 @@ def test_underscores_and_dashes_are_the_same(tiny):
 def test_dotted_keys_are_flags(tiny):
     r = run('plan', *tiny, '--parallelism.tensor', '2', '--optimizer.lr', '1e-4')
     assert r.returncode == 0, r.stderr
+
+
+def test_coll_explain_prices_what_fits_and_chooses_the_least():
+    r = run('coll', 'explain', '--op', 'all_reduce', '--bytes', '8M', '--hosts', '2', '--cards', '4', '--json')
+    assert r.returncode == 0, r.stderr
+    told = json.loads(r.stdout)
+    fits = [c for c in told['candidates'] if c['fits']]
+    times = [c['predicted_ns'] for c in fits]
+    assert (told['members'], told['hosts'], told['count']) == (8, 2, 2 << 20)
+    assert {'hierarchical', 'ring', 'rabenseifner', 'double_tree', 'torus'} <= {c['algorithm'] for c in fits}
+    assert times == sorted(times) and told['choice'] == fits[0]['algorithm']
+    assert [c['algorithm'] for c in fits if c['chosen']] == [told['choice']]
+    assert [c['why'] for c in told['candidates'] if c['algorithm'] == 'flat'] == ['needs one host']
+
+
+def test_coll_explain_answers_mistakes():
+    assert 'broadcast' in run('coll', 'explain', '--op', 'shout').stderr
+    assert run('coll', 'explain', '--bytes', 'many').returncode == 2
+    assert run('coll').returncode == 2
+    assert run('coll', 'explain', '--cluster', 'no-such.yaml').returncode == 2
+    assert run('coll', 'explain', '--hosts', '99', '--cluster', 'examples/clusters/two-hosts.yaml').returncode == 3
+    assert run('coll', 'explain', '--dtype', 'u8').returncode == 3
+    text = run('coll', 'explain', '--op', 'broadcast', '--bytes', '64K', '--hosts', '4', '--cards', '2').stdout
+    assert '* ' in text and 'binomial' in text and 'chosen' in text
 
 
 def test_version():

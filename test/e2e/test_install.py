@@ -29,7 +29,7 @@ def test_installed_library(tmp_path):
     r = subprocess.run(['meson', 'install', '-C', build, '--no-rebuild', '--destdir', tmp_path], capture_output=True, text=True)
     assert r.returncode == 0, r.stdout + r.stderr
     pc = next(tmp_path.rglob('supernode.pc'))
-    assert not list(tmp_path.rglob('*.c'))
+    assert not list((tmp_path / 'usr' / 'local' / 'include').rglob('*.c'))
     (tmp_path / 'x.c').write_text(PROGRAM)
     env = {**os.environ, 'PKG_CONFIG_PATH': str(pc.parent), 'PKG_CONFIG_SYSROOT_DIR': str(tmp_path)}
     flags = subprocess.run(['pkg-config', '--cflags', '--libs', 'supernode'], env=env, capture_output=True, text=True, check=True).stdout.split()

@@ -54,7 +54,7 @@ def test_interrupt_says_what_is_saved_and_a_line_that_works(tiny, tmp_path):
     r = run('train', '--resume', '--run', 'a b', '--steps', step + 2, '--json', cwd=tmp_path)
     assert r.returncode == 0, r.stderr
     rows = [e for e in events(r.stdout) if e['event'] == 'step']
-    assert [e['step'] for e in rows] == [step, step + 1]
+    assert [e['step'] for e in rows] == [step + 1, step + 2]
     assert events(r.stdout)[-1]['tensor'] == 2
 
 
@@ -94,7 +94,7 @@ def test_a_run_is_found_from_everywhere(tiny, tmp_path):
         assert g.returncode == 0, g.stderr
         r = run('train', '--resume', '--run', tmp_path / name, '--steps', '3', cwd=tmp_path / 'elsewhere')
         assert r.returncode == 0, r.stderr
-        assert [row['step'] for row in metrics(tmp_path / name)] == [0, 1, 2]
+        assert [row['step'] for row in metrics(tmp_path / name)] == [1, 2, 3]
     (tmp_path / 's').rename(tmp_path / 'moved')
     assert run('generate', tmp_path / 'moved', '--bytes', '8', cwd=tmp_path).returncode == 0
 

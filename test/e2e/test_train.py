@@ -268,5 +268,5 @@ def test_mpirun_interrupt_json_and_resume(tiny, tmp_path):
                        env=MPIENV, capture_output=True, text=True, timeout=60)
     assert r.returncode == 0, r.stderr
     rows = events(r.stdout)
-    assert [row['step'] for row in rows if row['event'] == 'step'] == [step, step + 1]
+    assert [row['step'] for row in rows if row['event'] == 'step'] == [step + 1, step + 2]
     assert rows[-1]['event'] == 'summary' and 'tok/s' not in r.stderr

@@ -403,6 +403,140 @@ static void test_every_size(void **state)
     }
 }
 
+/* Up to eight hosts: what is done differently for powers of two and others; segments as many as a
+ * wire without latency makes worth while. */
+static void test_many_hosts(void **state)
+{
+    static const int apart[MEMBERS] = {0, 1, 2, 3, 4, 5, 6, 7};
+    static const int uneven[MEMBERS] = {3, 0, 1, 2, 3, 4, 0, 5};
+    sn_algo_model quick = sn_algo_model_from(NULL, NULL, 0);
+    quick.net_latency_ns = quick.net_message_ns = 10;
+    uint64_t seed = 5000;
+    for (int p = 2; p <= MEMBERS; p++) {
+        for (int64_t n = 1; n <= 32768; n = n * 3 + 1) {
+            sn_algo_group g = {.members = p, .host = seed % 3 == 0 ? uneven : apart};
+            g.model = seed % 2 == 0 ? &quick : NULL;
+            all_of(&g, n, SN_F32, seed++);
+        }
+    }
+}
+
+/* Meshes of every shape on hosts in rows, in columns, one, and apart; and shapes that are none. */
+static void test_meshes(void **state)
+{
+    static const int hosts[][MEMBERS] = {{0, 1, 2, 3, 4, 5, 6, 7},
+                                         {0, 0, 0, 0, 1, 1, 1, 1},
+                                         {0, 1, 0, 1, 0, 1, 0, 1},
+                                         {0, 0, 0, 0, 0, 0, 0, 0},
+                                         {2, 0, 0, 1, 0, 2, 1, 0}};
+    static const struct {
+        int members, dims, dim[3];
+        bool fits;
+    } shapes[] = {{4, 2, {2, 2}, true},    {6, 2, {2, 3}, true},    {6, 2, {3, 2}, true},
+                  {8, 2, {4, 2}, true},    {8, 2, {2, 4}, true},    {8, 3, {2, 2, 2}, true},
+                  {6, 3, {3, 1, 2}, true}, {8, 3, {1, 4, 2}, true}, {8, 2, {2, 3}, false},
+                  {8, 1, {8}, false},      {8, 2, {-2, -4}, false}, {6, 2, {6, 1}, false},
+                  {8, 3, {2, 4, 1}, true}, {4, 0, {0}, false}};
+    sn_algo_call c = {.op = SN_ALL_REDUCE, .dtype = SN_F32, .count = 1};
+    sn_algo_model m = sn_algo_model_from(NULL, NULL, 0);
+    const sn_algo_row *row;
+    uint64_t seed = 9000;
+    for (size_t s = 0; s < SN_COUNT(shapes); s++) {
+        for (size_t h = 0; h < SN_COUNT(hosts); h++) {
+            sn_algo_group g = {.members = shapes[s].members, .host = hosts[h]};
+            g.dim = shapes[s].dim;
+            g.dims = shapes[s].dims;
+            sn_status status = sn_algo_choose(&g, &c, &m, "torus", &row, NULL);
+            assert_int_equal(status, shapes[s].fits ? SN_OK : SN_ENOTSUP);
+            for (int64_t n = 1; n <= 3000 && shapes[s].fits; n = n * 7 + 3)
+                all_of(&g, n, SN_F32, seed++);
+        }
+    }
+}
+
+/* coll asks with an all_reduce of one number whether to stage: that must not itself need staging,
+ * on whatever network; and the choice is the same at every count's chunk. */
+static void test_small_is_unshared(void **state)
+{
+    static const double latency[] = {0, 300, 8000, 1e6}, further[] = {0, 1500, 50000};
+    sn_algo_call c = {.op = SN_ALL_REDUCE, .red = SN_MAX, .dtype = SN_F32, .count = 1};
+    sn_arena *arena = sn_arena_create();
+    for (int k = 0; k < 600; k++) {
+        int host[40], p = 1 + (int) (sn_hash64(3, (uint64_t) k, 0) % 40);
+        int hosts = 1 + (int) (sn_hash64(4, (uint64_t) k, 0) % (uint64_t) p);
+        for (int i = 0; i < p; i++)
+            host[i] = k % 2 ? i % hosts : (int) (sn_hash64(5, (uint64_t) k, (uint64_t) i) % 7);
+        sn_algo_group g = {.members = p, .host = host};
+        sn_algo_model m = sn_algo_model_from(NULL, NULL, 0);
+        m.net_latency_ns = latency[k % 4];
+        m.net_message_ns = further[k % 3];
+        const sn_algo_row *row;
+        sn_sched s;
+        assert_ok(sn_algo_choose(&g, &c, &m, NULL, &row, NULL));
+        assert_ok(row->schedule(&g, &c, 0, arena, &s));
+        bool alone = true;
+        for (int i = 0; i < p; i++)
+            for (int j = 0; j < i; j++)
+                alone = alone && host[i] != host[j];
+        assert_true(alone || !s.shared);
+        sn_arena_reset(arena);
+    }
+    sn_arena_free(arena);
+}
+
+/* No member has more sends and receives under way than coll keeps room for: 4 · members + 8. */
+static void test_under_way(void **state)
+{
+    const sn_algo_row *const *rows;
+    int n = sn_algo_rows(&rows);
+    for (int r = 0; r < n; r++) {
+        for (int k = 0; k < 40 * SN_COLL_OPS; k++) {
+            int host[12], p = 2 + k % 11;
+            for (int i = 0; i < p; i++)
+                host[i] = (int) (sn_hash64(6, (uint64_t) k, (uint64_t) i) % (1 + (uint64_t) k % 9));
+            sn_algo_group g = {.members = p, .host = host};
+            sn_algo_call c = {.op = (sn_coll_op) (k / 40), .dtype = SN_F32, .count = 5000};
+            if ((rows[r]->ops >> c.op & 1) == 0 || !rows[r]->fits(&g, &c))
+                continue;
+            sn_arena *arena = sn_arena_create();
+            sn_sched s;
+            int now = 0;
+            assert_ok(rows[r]->schedule(&g, &c, k % p, arena, &s));
+            for (int i = 0; i < s.steps; i++) {
+                now += s.step[i].kind == SN_STEP_SEND || s.step[i].kind == SN_STEP_RECV;
+                now = s.step[i].kind == SN_STEP_FENCE ? 0 : now;
+                assert_true(now <= 4 * p + 8);
+            }
+            sn_arena_free(arena);
+        }
+    }
+}
+
+/* Where the new ones win: many hosts. Few hosts go straight. */
+static void test_winners(void **state)
+{
+    int host[128];
+    for (int i = 0; i < 128; i++)
+        host[i] = i;
+    sn_algo_group g = {.members = 128, .host = host};
+    sn_algo_model m = sn_algo_model_from(NULL, NULL, 0);
+    const struct {
+        sn_coll_op op;
+        int64_t count;
+        const char *name;
+    } want[] = {{SN_ALL_REDUCE, 2, "recursive_doubling"},
+                {SN_ALL_REDUCE, 1 << 16, "rabenseifner"},
+                {SN_ALL_GATHER, 2, "recursive_doubling"},
+                {SN_BROADCAST, 2, "binomial"},
+                {SN_BROADCAST, 1 << 22, "double_tree"}};
+    for (size_t i = 0; i < SN_COUNT(want); i++) {
+        sn_algo_call c = {.op = want[i].op, .dtype = SN_F32, .count = want[i].count};
+        const sn_algo_row *row;
+        assert_ok(sn_algo_choose(&g, &c, &m, NULL, &row, NULL));
+        assert_string_equal(row->name, want[i].name);
+    }
+}
+
 static void test_choice(void **state)
 {
     static const int here[] = {3, 3, 3, 3}, pairs[] = {0, 0, 1, 1};
@@ -470,6 +604,11 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_map),
         cmocka_unit_test(test_every_size),
+        cmocka_unit_test(test_many_hosts),
+        cmocka_unit_test(test_meshes),
+        cmocka_unit_test(test_small_is_unshared),
+        cmocka_unit_test(test_under_way),
+        cmocka_unit_test(test_winners),
         cmocka_unit_test(test_choice),
         cmocka_unit_test(test_model),
     };

@@ -222,21 +222,24 @@ static void test_three_hosts(void **state)
     WORLD(mixed, sweep);
 }
 
-/* Every algorithm that fits, by name, on a group that has two members on a host. */
+/* Every algorithm that fits, by name, for every operation: short, and long enough for segments. */
 static int by_name(sn_boot *boot, int rank, int host, void *ctx)
 {
-    static const char *const names[] = {"flat", "hierarchical", "ring"};
+    const sn_algo_row *const *rows;
+    int n = sn_algo_rows(&rows), ran = 0;
     world w;
     unsigned char *scratch;
-    int ran = 0;
     if (world_open(boot, host, &w) != 0)
         return 1;
     RANK_OK(sn_coll_alloc(w.c, 20 << 20, (void **) &scratch));
-    for (int k = 0; k < 36; k++) {
-        shape s = {.seed = (uint64_t) k, .arena = k % 2 == 0, .in_place = k % 3 == 0};
+    for (int k = 0; k < 2 * n * SN_COLL_OPS; k++) {
+        static const int64_t counts[] = {150, 40000};
+        uint64_t own = sn_hash64((uint64_t) k, 9, (uint64_t) rank);
+        shape s = {.seed = (uint64_t) k, .arena = own % 2 == 0, .in_place = own / 2 % 2 == 0};
         s.call = (sn_coll_call){.op = (sn_coll_op) (k % SN_COLL_OPS),
-                                .count = k % 4 == 0 ? 40000 : 700,
-                                .algorithm = names[k / SN_COLL_OPS % 3]};
+                                .count = counts[k / SN_COLL_OPS / n],
+                                .root = k % w.size,
+                                .algorithm = rows[k / SN_COLL_OPS % n]->name};
         sn_coll_req *probe;
         shape empty = s;
         empty.call.count = 0;
@@ -255,10 +258,15 @@ static int by_name(sn_boot *boot, int rank, int host, void *ctx)
 
 static void test_by_name(void **state)
 {
-    static const int mixed[] = {0, 1, 0}, here[] = {0, 0, 0}, apart[] = {0, 1, 2};
+    static const int mixed[] = {0, 1, 0}, here[] = {0, 0, 0}, apart[] = {0, 1, 2},
+                     rows[] = {0, 0, 1, 1}, mesh_apart[] = {0, 1, 2, 3, 4, 5},
+                     uneven[] = {2, 0, 1, 0, 2, 0, 1, 3};
     WORLD(mixed, by_name);
     WORLD(here, by_name);
     WORLD(apart, by_name);
+    WORLD(rows, by_name);
+    WORLD(mesh_apart, by_name);
+    WORLD(uneven, by_name);
 }
 
 /* ---- groups ---- */

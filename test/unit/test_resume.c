@@ -17,7 +17,7 @@ static void assert_says(const world *w, int rank, const char *words)
 
 static void stop_one(world *w, const sn_step_metrics *row)
 {
-    if (row->step == w->trigger) /* of one rank only: the others hear of it through the vote */
+    if (row->step - 1 == w->trigger) /* of one rank only: the others hear of it through the vote */
         __atomic_store_n(&w->page[w->victim]->stop, 1, __ATOMIC_RELAXED);
 }
 
@@ -170,7 +170,7 @@ static void test_other_model(void **state)
 
 static void keep_val(world *w, const sn_step_metrics *row)
 {
-    if (row->step == STEPS - 2)
+    if (row->step - 1 == STEPS - 2)
         w->loss[60] = row->val_loss;
 }
 
@@ -195,7 +195,7 @@ static void test_run_dir(void **state)
     assert_ok(sn_metrics_read(path, arena, &row, &rows));
     assert_int_equal(rows, STEPS);
     for (int64_t s = 0; s < rows; s++) {
-        assert_int_equal(row[s].step, s);
+        assert_int_equal(row[s].step, s + 1);
         assert_true(row[s].loss == w->loss[s]);
         assert_int_equal(row[s].tokens, w->job.batch * w->job.gpt.sequence);
         assert_true(row[s].flops > 0 && row[s].bytes_net > 0);
@@ -223,7 +223,7 @@ static void test_run_dir(void **state)
 
 static void kill_one(world *w, const sn_step_metrics *row)
 {
-    if (row->step == w->trigger)
+    if (row->step - 1 == w->trigger)
         kill(w->pid[w->victim], SIGKILL);
 }
 
@@ -287,7 +287,7 @@ static void test_diverged(void **state)
 /* The place for checkpoints is no directory until step `trigger`. */
 static void free_place(world *w, const sn_step_metrics *row)
 {
-    if (row->step == w->trigger)
+    if (row->step - 1 == w->trigger)
         unlink(w->job.checkpoint.dir);
 }
 

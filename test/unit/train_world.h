@@ -113,7 +113,7 @@ static inline sn_topo *world_topo(int cards, int hosts)
 static inline void world_step(void *ctx, const sn_step_metrics *row)
 {
     world *w = ctx;
-    w->loss[row->step] = row->loss;
+    w->loss[row->step - 1] = row->loss;
     w->rows++;
     if (w->on_step)
         w->on_step(w, row);
