@@ -52,7 +52,7 @@ typedef struct sn_ending {
     int64_t wall_ns;
     const char *const *event;
     int events;
-    bool json;
+    bool json, reported; /* reported: the page is there */
 } sn_ending;
 void sn_say_summary(const sn_ending *e);
 void sn_say_interrupted(const sn_run *run); /* what is saved, and how to go on */

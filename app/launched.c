@@ -201,7 +201,8 @@ static void speak(speaker *s, sn_job_spec *spec, const sn_run *run, const sn_top
                    .json = json};
     if (sn_ending_extras(&e, spec->arena) < 0)
         sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
-    if (sn_write_report(&e) < 0)
+    e.reported = sn_write_report(&e) >= 0;
+    if (!e.reported)
         sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
     sn_say_summary(&e);
     sn_plan_free(plan);
