@@ -21,19 +21,13 @@ static void on_signal(int number)
 
 static void catch_signals(void)
 {
-    struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGHUP, &act, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    sn_catch_stop(on_signal);
 }
 
 /* Once all is trained and saved nothing is lost by leaving at once. */
 static void leave_on_signals(void)
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    sn_catch_stop(SIG_DFL);
 }
 
 typedef struct session {

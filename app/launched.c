@@ -44,19 +44,13 @@ static sn_status open_page(int rank, const char *host)
     int fd;
     SN_TRY(sn_page_create(rank, 0, host, &fd, &page));
     close(fd);
-    struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGHUP, &act, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    sn_catch_stop(on_signal);
     return SN_OK;
 }
 
 static void close_page(void)
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    sn_catch_stop(SIG_DFL);
     sn_page_unmap(page);
     page = NULL;
 }

@@ -163,3 +163,11 @@ def test_wrong_flags_start_nothing(tiny, tmp_path):
         r = run('train', *tiny, *flags, cwd=tmp_path)
         assert r.returncode == 2 and len(r.stderr.splitlines()) == 1 and flags[1] in r.stderr, r.stderr
         assert not (tmp_path / 'runs').exists()
+
+
+def test_nohup_is_heeded(tiny, tmp_path):
+    p = subprocess.Popen([SUPERNODE, 'train', *tiny, '--steps', '300', '--run', 'r'], cwd=tmp_path, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    wait_for(lambda: step_count(tmp_path / 'r') >= 2)
+    p.send_signal(signal.SIGHUP)
+    assert p.wait(timeout=60) == 0
