@@ -13,18 +13,6 @@
 /* Reads of DIRECT bytes and more skip the window; the disk is asked AHEAD early. */
 enum { WINDOW = 1 << 20, DIRECT = 1 << 18, AHEAD = 16 << 20 };
 
-sn_status ckpt_failed(const char *verb, const char *path)
-{
-    int code = errno;
-    sn_status status = code == ENOSPC || code == EDQUOT || code == EFBIG  ? SN_ENOSPC
-                       : code == EACCES || code == EPERM || code == EROFS ? SN_EPERM
-                       : code == ENOENT || code == ENOTDIR                ? SN_ENOTFOUND
-                       : code == EEXIST                                   ? SN_EEXIST
-                       : code == ENOMEM                                   ? SN_ENOMEM
-                                                                          : SN_EIO;
-    return sn_fail(status, "cannot %s %s: %s", verb, path, strerror(code));
-}
-
 const char *ckpt_show(char out[80], const char *name)
 {
     int n = 0;
@@ -52,7 +40,7 @@ sn_status ckpt_reader_open(const char *path, ckpt_reader *ret)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hang us */
     if (fd < 0)
-        return ckpt_failed("read", path);
+        return sn_file_failed("read", path);
     struct stat st;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
@@ -84,7 +72,7 @@ static sn_status read_at(ckpt_reader *r, uint64_t offset, uint64_t bytes, void *
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return ckpt_failed("read", r->path);
+            return sn_file_failed("read", r->path);
         if (n == 0)
             return sn_fail(SN_ECORRUPT, "%s ends at byte %llu, more was expected", r->path,
                            (unsigned long long) (offset + got));

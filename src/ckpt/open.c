@@ -186,7 +186,7 @@ sn_status ckpt_steps(const char *dir, int64_t **ret_step, int *ret_count)
 {
     DIR *d = opendir(dir);
     if (!d)
-        return ckpt_failed("open", dir);
+        return sn_file_failed("open", dir);
     int64_t *step = NULL, s;
     size_t n = 0, cap = 0;
     for (struct dirent *e; (e = readdir(d));) {

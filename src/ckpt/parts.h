@@ -20,7 +20,6 @@
 
 /* ---- words ---- */
 const char *ckpt_show(char out[80], const char *name);     /* a hostile name, fit for a sentence */
-sn_status ckpt_failed(const char *verb, const char *path); /* from errno */
 void ckpt_step_dir(char out[CKPT_STEP_DIR], int64_t step);
 bool ckpt_file_name_ok(const char *name); /* a name, not a path */
 

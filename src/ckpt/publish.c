@@ -27,14 +27,14 @@ static sn_status check_meta(const char *meta)
 
 static sn_status sync_dir(int fd, const char *path)
 {
-    return fsync(fd) ? ckpt_failed("sync", path) : SN_OK;
+    return fsync(fd) ? sn_file_failed("sync", path) : SN_OK;
 }
 
 static sn_status open_dir(int at, const char *path, int *ret)
 {
     int fd = openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0)
-        return ckpt_failed("open", path);
+        return sn_file_failed("open", path);
     *ret = fd;
     return SN_OK;
 }
@@ -171,7 +171,7 @@ sn_status sn_ckpt_publish(const char *dir, int64_t step, const char *const *part
     SN_TRY_OR(parse_parts(&t, part, parts), done);
     root = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (root < 0) {
-        status = ckpt_failed("open", dir);
+        status = sn_file_failed("open", dir);
         goto done;
     }
     SN_TRY_OR(open_dir(root, name, &fd), done);

@@ -231,7 +231,7 @@ static sn_status put(writer *w, const unsigned char *data, size_t bytes)
         }
         if (n <= 0) {
             errno = n ? errno : ENOSPC;
-            return ckpt_failed("write", w->path);
+            return sn_file_failed("write", w->path);
         }
         put += (size_t) n;
     }
@@ -290,7 +290,7 @@ static sn_status create(writer *w, const char *dir, int rank, char name[64])
             return SN_OK;
         }
         if (errno != EEXIST)
-            return ckpt_failed("write", w->path);
+            return sn_file_failed("write", w->path);
     }
     return sn_fail(SN_EEXIST, "%s and %d more of its name are there already: clear %s", w->path,
                    NAMES_MAX - 1, dir);
@@ -302,7 +302,7 @@ static sn_status write_file(writer *w, const sn_str *header, const item *it, int
     for (int i = 0; i < n; i++)
         SN_TRY(add(w, it[i].piece->data, item_bytes(&it[i])));
     SN_TRY(put_block(w));
-    return fsync(w->fd) ? ckpt_failed("sync", w->path) : SN_OK;
+    return fsync(w->fd) ? sn_file_failed("sync", w->path) : SN_OK;
 }
 
 static sn_status create_and_write(writer *w, const char *dir, int rank, const sn_str *header,
@@ -311,7 +311,7 @@ static sn_status create_and_write(writer *w, const char *dir, int rank, const sn
     SN_TRY(create(w, dir, rank, name));
     sn_status status = write_file(w, header, it, n);
     if (close(w->fd) && status >= 0)
-        status = ckpt_failed("close", w->path);
+        status = sn_file_failed("close", w->path);
     if (status < 0)
         unlink(w->path);
     return status;

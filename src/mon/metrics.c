@@ -28,16 +28,6 @@ struct sn_metrics {
 static const char *const kind_name[SN_TIME_KINDS] = {"compute", "collective", "pipeline",
                                                      "optimizer", "other"};
 
-static sn_status refused(const char *verb, const char *path)
-{
-    int code = errno;
-    sn_status status = code == ENOSPC || code == EDQUOT                   ? SN_ENOSPC
-                       : code == EACCES || code == EPERM || code == EROFS ? SN_EPERM
-                       : code == ENOENT || code == ENOTDIR                ? SN_ENOTFOUND
-                                                                          : SN_EIO;
-    return sn_fail(status, "cannot %s %s: %s", verb, path, strerror(code));
-}
-
 /* Bytes up to and including the last newline: what was killed half way through a line is cut. */
 static off_t whole_lines(int fd, off_t bytes)
 {
@@ -59,7 +49,7 @@ sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0644);
     if (fd < 0)
-        return refused("write", path);
+        return sn_file_failed("write", path);
     struct stat st;
     off_t end = 0;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
@@ -69,7 +59,7 @@ sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret)
     if (append)
         end = whole_lines(fd, st.st_size);
     if (ftruncate(fd, end)) {
-        sn_status status = refused("cut the torn last line of", path);
+        sn_status status = sn_file_failed("cut the torn last line of", path);
         close(fd);
         return status;
     }
@@ -112,7 +102,7 @@ sn_status sn_metrics_add(sn_metrics *m, const sn_step_metrics *row)
     row_text(&m->line, row);
     sn_status status = SN_OK;
     if (lseek(m->fd, m->end, SEEK_SET) < 0)
-        status = refused("write", m->path);
+        status = sn_file_failed("write", m->path);
     else if ((status = sn_write_all(m->fd, m->line.data, m->line.len)) < 0)
         sn_fail_in(status, "%s", m->path);
     if (status >= 0)

@@ -22,6 +22,7 @@ static sn_status from_errno(int code)
         return SN_EPERM;
     case ENOSPC:
     case EDQUOT:
+    case EFBIG:
         return SN_ENOSPC;
     case ENOMEM:
         return SN_ENOMEM;
@@ -32,7 +33,7 @@ static sn_status from_errno(int code)
     }
 }
 
-static sn_status failed(const char *verb, const char *path)
+sn_status sn_file_failed(const char *verb, const char *path)
 {
     int code = errno;
     return sn_fail(from_errno(code), "cannot %s %s: %s", verb, path, strerror(code));
@@ -42,7 +43,7 @@ static sn_status open_regular(const char *path, int *ret_fd, size_t *ret_bytes)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not make us wait */
     if (fd < 0)
-        return failed("read", path);
+        return sn_file_failed("read", path);
     struct stat st;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
@@ -60,7 +61,7 @@ static sn_status read_whole(int fd, const char *path, char *data, size_t bytes)
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
-            return failed("read", path);
+            return sn_file_failed("read", path);
         if (n == 0)
             return sn_fail(SN_EIO, "%s became shorter while it was read", path);
         got += (size_t) n;
@@ -114,10 +115,10 @@ static sn_status sync_parent(const char *path)
         slash[slash == parent] = 0;
     int fd = open(slash ? parent : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
-        return failed("open", parent);
+        return sn_file_failed("open", parent);
     int bad = fsync(fd);
     close(fd);
-    return bad ? failed("sync", parent) : SN_OK;
+    return bad ? sn_file_failed("sync", parent) : SN_OK;
 }
 
 sn_status sn_file_write(const char *path, const void *data, size_t bytes)
@@ -127,16 +128,16 @@ sn_status sn_file_write(const char *path, const void *data, size_t bytes)
         return sn_fail(SN_EINVAL, "the path %.80s… is too long", path);
     int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
-        return failed("write", temporary);
+        return sn_file_failed("write", temporary);
     sn_status status = sn_write_all(fd, data, bytes);
     if (status < 0)
         sn_fail_in(status, "%s", temporary);
     else if (fsync(fd))
-        status = failed("sync", temporary);
+        status = sn_file_failed("sync", temporary);
     if (close(fd) && status >= 0)
-        status = failed("close", temporary);
+        status = sn_file_failed("close", temporary);
     if (status >= 0 && rename(temporary, path))
-        status = failed("rename to", path);
+        status = sn_file_failed("rename to", path);
     if (status < 0) {
         unlink(temporary);
         return status;
@@ -153,11 +154,11 @@ sn_status sn_dir_create(const char *path)
         if (*p == '/') {
             *p = 0;
             if (mkdir(part, 0755) && errno != EEXIST)
-                return failed("create", part);
+                return sn_file_failed("create", part);
             *p = '/';
         }
     if (mkdir(part, 0755) && errno != EEXIST)
-        return failed("create", part);
+        return sn_file_failed("create", part);
     struct stat st;
     if (stat(part, &st) || !S_ISDIR(st.st_mode))
         return sn_fail(SN_EEXIST, "%s exists and is not a directory", path);
@@ -171,7 +172,7 @@ sn_status sn_dir_writable(const char *path)
         return sn_fail(SN_EINVAL, "the path %.80s… is too long", path);
     int fd = mkostemp(probe, O_CLOEXEC);
     if (fd < 0)
-        return failed("write into", path);
+        return sn_file_failed("write into", path);
     sn_status status = sn_write_all(fd, probe, sizeof probe);
     close(fd);
     unlink(probe);
@@ -190,7 +191,7 @@ sn_status sn_file_map(const char *path, sn_map *ret)
     void *data = mmap(NULL, bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (data == MAP_FAILED)
-        return failed("map", path);
+        return sn_file_failed("map", path);
     *ret = (sn_map){data, bytes};
     return SN_OK;
 }

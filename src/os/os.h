@@ -21,6 +21,9 @@ sn_time sn_now_wall(void); /* CLOCK_REALTIME */
 void sn_sleep_until(sn_time deadline);
 
 /* ---- files ---- */
+/* The sentence "cannot VERB PATH: strerror" of the present errno, and the status that belongs to
+ * it. */
+sn_status sn_file_failed(const char *verb, const char *path);
 sn_status sn_file_read(const char *path, size_t bytes_max, char **ret,
                        size_t *ret_bytes); /* malloc'd, NUL after the end */
 sn_status sn_file_write(const char *path, const void *data,
