@@ -35,6 +35,9 @@ sn_status sn_cluster_read(const char *path, sn_topo **ret); /* the file of --clu
 
 bool sn_plain_output(void); /* NO_COLOR is set or the terminal cannot do it */
 
+/* SIGINT, SIGTERM and SIGHUP to `handler`, except what the parent told us to ignore (nohup). */
+void sn_catch_stop(void (*handler)(int));
+
 /* Under mpirun or srun: this process is one worker of a job started by somebody else; returns the
  * exit code. `status`: how reading the job went here, which is told to the others. */
 bool sn_under_launcher(void);
@@ -53,7 +56,7 @@ typedef struct sn_ending {
     int64_t wall_ns;
     const char *const *event;
     int events;
-    bool json;
+    bool json, reported; /* reported: the page is there */
 } sn_ending;
 void sn_say_summary(const sn_ending *e);
 void sn_say_interrupted(const sn_run *run); /* what is saved, and how to go on */

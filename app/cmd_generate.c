@@ -2,7 +2,23 @@
  * supernode generate: let a trained model write. */
 #include "cmd.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
+
+/* The model writes bytes, and all of them go to a file or pipe; a terminal gets what is text. */
+static sn_status write_out(const sn_str *out)
+{
+    sn_str text = {0};
+    if (isatty(1))
+        sn_str_add_utf8(&text, sn_str_get(out), out->len);
+    else
+        sn_str_add_n(&text, sn_str_get(out), out->len);
+    sn_str_add(&text, "\n");
+    fwrite(text.data, 1, text.len, stdout);
+    sn_str_done(&text);
+    return fflush(stdout) ? sn_fail(SN_EIO, "cannot write the text: %s", strerror(errno)) : SN_OK;
+}
 
 static sn_status generate(const sn_args *args, sn_arena *arena)
 {
@@ -24,10 +40,12 @@ static sn_status generate(const sn_args *args, sn_arena *arena)
     SN_TRY(sn_job_read(&spec, path));
     prompt = prompt && *prompt ? prompt : "\n";
     SN_TRY(sn_run_checkpoints(run, &spec.job, path));
-    SN_TRY(sn_train_generate(&spec.job, path, prompt, bytes, temperature, (uint64_t) seed, &out));
-    puts(sn_str_get(&out));
+    sn_status status =
+        sn_train_generate(&spec.job, path, prompt, bytes, temperature, (uint64_t) seed, &out);
+    if (status >= 0)
+        status = write_out(&out);
     sn_str_done(&out);
-    return SN_OK;
+    return status;
 }
 
 int sn_cmd_generate(const sn_args *args)

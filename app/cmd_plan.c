@@ -41,7 +41,7 @@ static sn_status show(const sn_args *args, const sn_plan *plan)
     sn_str out = {0};
     int64_t rank = -1;
     if (sn_args_get(args, "program") && !sn_args_int(args, "program", 0, plan->world - 1, &rank))
-        return SN_EINVAL;
+        return sn_fail(SN_EINVAL, "the plan is for %d cards", plan->world);
     if (rank >= 0) {
         sn_program *program;
         SN_TRY(sn_plan_program(plan, (int) rank, &program));

@@ -21,11 +21,13 @@ static void on_signal(int number)
 
 static void catch_signals(void)
 {
-    struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGHUP, &act, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    sn_catch_stop(on_signal);
+}
+
+/* Once all is trained and saved nothing is lost by leaving at once. */
+static void leave_on_signals(void)
+{
+    sn_catch_stop(SIG_DFL);
 }
 
 typedef struct session {
@@ -35,15 +37,46 @@ typedef struct session {
     sn_topo *topo;
     sn_plan *plan;
     sn_collector collected;
-    bool resume, named; /* named: runs/latest is this one */
+    sn_isolation isolation;
+    int64_t retries;
+    bool resume, named, told; /* named: runs/latest is this one; told: that it is stopping */
     const char *event[64];
     int events;
+    char warned[512]; /* the last warning shown */
     double final_loss;
 } session;
 
+static void on_note(void *ctx, const char *text)
+{
+    session *s = ctx;
+    sn_progress_note(s->collected.progress, text);
+    if (s->events < (int) SN_COUNT(s->event))
+        s->event[s->events++] = sn_arena_str(s->arena, text);
+}
+
 static int interrupted(void *ctx)
 {
-    return SN_MIN((int) asked_to_stop, 2);
+    session *s = ctx;
+    int level = SN_MIN((int) asked_to_stop, 2);
+    if (level == 1 && !s->told)
+        sn_progress_note(s->collected.progress, "stopping with a checkpoint; once more leaves at "
+                                                "once and keeps the last one");
+    s->told |= level > 0;
+    return level;
+}
+
+/* What rank 0 warns of and goes on: a checkpoint that was not written, a bad one passed over. */
+static void show_warning(session *s, const sn_page *page)
+{
+    char text[sizeof page->error];
+    if (!__atomic_load_n(&page->error[0], __ATOMIC_ACQUIRE) ||
+        __atomic_load_n(&page->state, __ATOMIC_ACQUIRE) == SN_WORKER_FAILED)
+        return; /* a failure is the supervisor's to tell */
+    snprintf(text, sizeof text, "%.*s", (int) sizeof text - 1, page->error);
+    if (strcmp(text, s->warned)) {
+        snprintf(s->warned, sizeof s->warned, "%s", text);
+        on_note(s, text);
+    }
 }
 
 static void on_tick(void *ctx, sn_page *const *pages, int world)
@@ -54,17 +87,10 @@ static void on_tick(void *ctx, sn_page *const *pages, int world)
         sn_run_latest(&s->run);
         s->named = true;
     }
+    show_warning(s, pages[0]);
     double final = pages[0]->final_loss;
     if (final > 0)
         s->final_loss = final;
-}
-
-static void on_note(void *ctx, const char *text)
-{
-    session *s = ctx;
-    sn_progress_note(s->collected.progress, text);
-    if (s->events < (int) SN_COUNT(s->event))
-        s->event[s->events++] = sn_arena_str(s->arena, text);
 }
 
 static const char *const *on_attempt(void *ctx, int attempt)
@@ -73,6 +99,30 @@ static const char *const *on_attempt(void *ctx, int attempt)
     session *s = ctx;
     s->collected.next = 0;
     return s->resume || attempt ? again : NULL;
+}
+
+static sn_status read_flags(session *s, const sn_args *args)
+{
+    static const char *const name[] = {
+        [SN_ISOLATION_AUTO] = "auto",
+        [SN_ISOLATION_NAMESPACES] = "namespaces",
+        [SN_ISOLATION_GROUPS] = "groups",
+    };
+    const char *isolation = sn_args_get(args, "isolation"), *retries = sn_args_get(args, "retries");
+    s->retries = 3;
+    if (retries && (!sn_str_to_int(retries, &s->retries) || s->retries < 0 || s->retries > 1000))
+        return sn_fail(SN_EINVAL, "--retries is '%s', it must be a whole number from 0 to 1000",
+                       retries);
+    s->isolation = SN_ISOLATION_AUTO;
+    for (size_t i = 0; isolation && i < SN_COUNT(name); i++)
+        if (!strcmp(isolation, name[i])) {
+            s->isolation = (sn_isolation) i;
+            return SN_OK;
+        }
+    return isolation
+               ? sn_fail(SN_EINVAL, "--isolation is '%s', it must be auto, namespaces or groups",
+                         isolation)
+               : SN_OK;
 }
 
 /* Everything that can be known before a worker starts. */
@@ -100,31 +150,21 @@ static double peak_of(const session *s)
     return s->topo->card[0].flops_f32 * cores;
 }
 
-static sn_status launch(session *s, const sn_args *args, sn_pool_result *ret)
+static sn_status launch(session *s, sn_pool_result *ret)
 {
     const char *argv[] = {"/proc/self/exe", "worker", "--run", s->run.dir, NULL};
-    int64_t retries = 3;
-    const char *isolation = sn_args_get(args, "isolation");
-    if (!sn_args_int(args, "retries", 0, 1000, &retries))
-        return sn_fail(SN_EINVAL, "--retries is out of range");
     sn_pool_job job = {.hosts = s->spec.job.hosts,
                        .cards_per_host = s->spec.job.cards_per_host,
                        .world = s->plan->world,
                        .argv = argv,
                        .log_dir = s->run.dir,
-                       .retries = (int) retries,
+                       .retries = (int) s->retries,
+                       .isolation = s->isolation,
                        .ctx = s,
                        .on_tick = on_tick,
                        .on_note = on_note,
                        .on_attempt = on_attempt,
                        .interrupted = interrupted};
-    if (isolation && !strcmp(isolation, "namespaces"))
-        job.isolation = SN_ISOLATION_NAMESPACES;
-    else if (isolation && !strcmp(isolation, "groups"))
-        job.isolation = SN_ISOLATION_GROUPS;
-    else if (isolation && strcmp(isolation, "auto"))
-        return sn_fail(SN_EINVAL, "--isolation is '%s', it must be auto, namespaces or groups",
-                       isolation);
     return sn_pool_run(&job, ret);
 }
 
@@ -141,10 +181,12 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
                    .event = s->event,
                    .events = s->events,
                    .json = sn_args_get(args, "json") != NULL};
+    leave_on_signals();
     if (result->exit_code == SN_EXIT_OK && !result->interrupted &&
         sn_ending_extras(&e, s->arena) < 0)
         sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
-    if (sn_write_report(&e) < 0)
+    e.reported = sn_write_report(&e) >= 0;
+    if (!e.reported)
         sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
     if (result->exit_code == SN_EXIT_OK && !result->interrupted)
         sn_say_summary(&e);
@@ -170,6 +212,7 @@ static sn_status run(session *s, const sn_args *args, int *ret_code)
     sn_time started = sn_now();
     char path[4096];
     sn_pool_result result;
+    SN_TRY(read_flags(s, args));
     SN_TRY(prepare(s, args));
     catch_signals();
     SN_TRY(sn_run_path(&s->run, "metrics.jsonl", path));
@@ -192,7 +235,7 @@ static sn_status run(session *s, const sn_args *args, int *ret_code)
         sn_progress_note(s->collected.progress, sn_str_get(&line));
         sn_str_done(&line);
     }
-    sn_status status = launch(s, args, &result);
+    sn_status status = launch(s, &result);
     sn_progress_free(s->collected.progress);
     sn_metrics_close(s->collected.metrics);
     s->collected.metrics = NULL;

@@ -92,6 +92,9 @@ void sn_say_summary(const sn_ending *e)
                (long long) c->steps, sn_fmt_ns(a, (double) c->time_ns),
                sn_fmt_count(b, (double) c->tokens), sn_fmt_count(d, (double) c->tokens / seconds),
                100 * c->flops / seconds / c->peak_flops);
+    else
+        printf("  trained     nothing more: the checkpoint has all %lld steps that were asked\n",
+               (long long) e->job->steps);
     if (!isnan(e->final_loss))
         printf("  validation  %.4f nats/byte on the held-out text\n", e->final_loss);
     if (!isnan(e->baseline))
@@ -103,7 +106,8 @@ void sn_say_summary(const sn_ending *e)
                                              : ": not beaten");
     if (e->sample)
         printf("\n%s\n", e->sample);
-    printf("\n  report      %s/report.html\n", e->run->dir);
+    if (e->reported)
+        printf("\n  report      %s/report.html\n", e->run->dir);
 }
 
 void sn_say_interrupted(const sn_run *run)

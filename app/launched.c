@@ -44,19 +44,13 @@ static sn_status open_page(int rank, const char *host)
     int fd;
     SN_TRY(sn_page_create(rank, 0, host, &fd, &page));
     close(fd);
-    struct sigaction act = {.sa_handler = on_signal};
-    sigaction(SIGINT, &act, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGHUP, &act, NULL);
-    signal(SIGPIPE, SIG_IGN);
+    sn_catch_stop(on_signal);
     return SN_OK;
 }
 
 static void close_page(void)
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGHUP, SIG_DFL);
+    sn_catch_stop(SIG_DFL);
     sn_page_unmap(page);
     page = NULL;
 }
@@ -201,7 +195,8 @@ static void speak(speaker *s, sn_job_spec *spec, const sn_run *run, const sn_top
                    .json = json};
     if (sn_ending_extras(&e, spec->arena) < 0)
         sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
-    if (sn_write_report(&e) < 0)
+    e.reported = sn_write_report(&e) >= 0;
+    if (!e.reported)
         sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
     sn_say_summary(&e);
     sn_plan_free(plan);

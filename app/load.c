@@ -6,6 +6,7 @@
 #include "os/os.h"
 #include "probe/probe.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,6 +15,16 @@ bool sn_plain_output(void)
 {
     const char *term = getenv("TERM"), *no_color = getenv("NO_COLOR");
     return (no_color && *no_color) || !term || !strcmp(term, "dumb");
+}
+
+void sn_catch_stop(void (*handler)(int))
+{
+    static const int number[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction act = {.sa_handler = handler}, before;
+    for (size_t i = 0; i < SN_COUNT(number); i++)
+        if (!sigaction(number[i], NULL, &before) && before.sa_handler != SIG_IGN)
+            sigaction(number[i], &act, NULL);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 bool sn_under_launcher(void)

@@ -16,7 +16,8 @@ int sn_cmd_completion(const sn_args *args)
 
 static const sn_flag train_flags[] = {
     {"run", "DIR", "the run's directory (default: a new one in runs/)", false},
-    {"resume", NULL, "go on from the newest whole checkpoint of --run DIR or of the newest run",
+    {"resume", NULL,
+     "go on from the newest whole checkpoint of --run DIR or of the newest run; its job is known",
      false},
     {"retries", "N", "restarts after a worker died (default 3)", false},
     {"isolation", "HOW", "emulated hosts: auto, namespaces (root) or groups", false},
@@ -81,7 +82,7 @@ const sn_verb sn_verbs[] = {
      "(exit 130; SIGTERM the same with 143); a killed worker is named and the job restarted.\n\n"
      "  supernode train examples/gpt-english.yaml\n"
      "  supernode train --data FILE --model gpt-tiny --steps 200 --tensor 2\n"
-     "  supernode train examples/gpt-english.yaml --resume\n"
+     "  supernode train --resume\n"
      "  mpirun -np 4 supernode train --model_config FILE --data_path DIR --batch_size 32",
      train_flags, sn_job_flag_table, sn_cmd_train, false},
     {"plan", "[JOB.yaml]", "show how a job would be split, and why",

@@ -88,7 +88,7 @@ typedef struct sn_page {
     int64_t first_step; /* this worker began with (0, or where a checkpoint left off) */
     double final_loss;  /* on all held-out text, once the job is done; 0 before */
 
-    char error[512]; /* state FAILED */
+    char error[512]; /* state FAILED: why; before, what rank 0 warns of (first byte last) */
     int32_t error_status;
 
     sn_page_step ring[SN_PAGE_RING]; /* the last completed steps, at step modulo SN_PAGE_RING */

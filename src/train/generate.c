@@ -125,9 +125,14 @@ static double logit(const writer *g, int64_t position, int64_t v)
 static uint8_t draw(const writer *g, int64_t position, double temperature, double uniform)
 {
     double weight[256], sum = 0, top = -INFINITY;
-    int64_t n = SN_MIN(256, g->job->gpt.vocab);
+    int64_t n = SN_MIN(256, g->job->gpt.vocab), likeliest = 0;
     for (int64_t v = 0; v < n; v++)
-        top = fmax(top, logit(g, position, v));
+        if (logit(g, position, v) > top) {
+            top = logit(g, position, v);
+            likeliest = v;
+        }
+    if (temperature <= 0)
+        return (uint8_t) likeliest;
     for (int64_t v = 0; v < n; v++)
         sum += weight[v] = exp((logit(g, position, v) - top) / temperature);
     double left = uniform * sum;
@@ -153,8 +158,8 @@ static sn_status next(writer *g, const sn_str *text, double temperature, double 
 sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,
                             int64_t bytes, double temperature, uint64_t seed, sn_str *out)
 {
-    if (!(temperature > 0))
-        return sn_fail(SN_EINVAL, "temperature %g is not above 0", temperature);
+    if (!(temperature >= 0))
+        return sn_fail(SN_EINVAL, "temperature %g is below 0", temperature);
     writer g = {0};
     sn_str text = {0};
     sn_str_add(&text, prompt && prompt[0] ? prompt : "\n"); /* a text has to start with something */

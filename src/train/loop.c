@@ -240,7 +240,8 @@ static sn_status save(train_worker *w, bool last)
     if (w->saved_step == w->at.step)
         return SN_OK;
     sn_page_set_state(w->page, SN_WORKER_SAVING);
-    sn_recorder_doing(w->recorder, "writing a checkpoint");
+    sn_page_op(w->page, "saving a checkpoint", 0);
+    sn_recorder_doing(w->recorder, "saving a checkpoint");
     sn_status status = train_save(w);
     sn_page_set_state(w->page, SN_WORKER_TRAINING);
     if (status >= 0) {

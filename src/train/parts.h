@@ -96,6 +96,8 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
 void train_worker_close(train_worker *w);
 sn_time train_deadline(const train_worker *w);
 void train_warn(train_worker *w, const char *what);
+/* The same for a whole sentence. Only rank 0 speaks: what all ranks know is said once. */
+void train_say(train_worker *w, const char *text);
 sn_status train_evaluate(train_worker *w, int64_t windows_max, double *ret_loss);
 sn_status train_save(train_worker *w);
 sn_status train_restore(train_worker *w);

@@ -150,7 +150,7 @@ static sn_status choose(train_worker *w, int64_t *ret_step, sn_ckpt **ret)
         sn_str skipped = {0};
         sn_status status = sn_ckpt_find(w->ckpt_dir, &skipped, ret);
         if (skipped.len)
-            sn_log(SN_LOG_WARN, "%s", sn_str_get(&skipped));
+            train_say(w, sn_str_get(&skipped));
         sn_str_done(&skipped);
         if (status >= 0)
             found.step = sn_ckpt_step(*ret);
@@ -180,6 +180,8 @@ sn_status train_restore(train_worker *w)
     sn_ckpt *c = NULL;
     int64_t step = -1;
     sn_status status = choose(w, &step, &c);
+    if (status == SN_OK && step < 0 && !w->page->error[0])
+        train_say(w, "there is no checkpoint yet: beginning with step 1");
     if (status >= 0 && step >= 0) {
         if (!c)
             status = sn_ckpt_open(w->ckpt_dir, step, &c);

@@ -128,8 +128,8 @@ sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_
                           sn_train_result *ret);
 
 /* ---- after training: one card, any checkpoint ---- */
-/* Continue `prompt` by `bytes` bytes, temperature > 0; loads the newest checkpoint of dir onto one
- * card. */
+/* Continue `prompt` by `bytes` bytes (temperature 0: always the likeliest one); loads the newest
+ * checkpoint of dir onto one card. */
 sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,
                             int64_t bytes, double temperature, uint64_t seed, sn_str *out);
 

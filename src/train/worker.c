@@ -16,13 +16,25 @@
 #include "os/os.h"
 #include "train/parts.h"
 
+/* Into the log and, for the launcher to show, into the page: the first byte comes last, so that a
+ * text which has begun is whole. */
+void train_say(train_worker *w, const char *text)
+{
+    char line[sizeof(w->page->error)] = "";
+    if (w->rank != 0)
+        return;
+    sn_log(SN_LOG_WARN, "%s", text);
+    snprintf(line, sizeof(line), "%s", text);
+    __atomic_store_n(&w->page->error[0], 0, __ATOMIC_RELEASE);
+    memcpy(w->page->error + 1, line + 1, sizeof(line) - 1);
+    __atomic_store_n(&w->page->error[0], line[0], __ATOMIC_RELEASE);
+}
+
 void train_warn(train_worker *w, const char *what)
 {
     char text[sizeof(w->page->error)];
     snprintf(text, sizeof(text), "%s: %.400s", what, sn_errmsg());
-    if (w->rank == 0)
-        sn_log(SN_LOG_WARN, "%s", text);
-    memcpy(w->page->error, text, sizeof(text));
+    train_say(w, text);
 }
 
 /* ---- joining ---- */
