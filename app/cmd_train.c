@@ -181,14 +181,15 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
                    .event = s->event,
                    .events = s->events,
                    .json = sn_args_get(args, "json") != NULL};
-    leave_on_signals();
-    if (result->exit_code == SN_EXIT_OK && !result->interrupted &&
-        sn_ending_extras(&e, s->arena) < 0)
+    bool well = result->exit_code == SN_EXIT_OK && !result->interrupted;
+    if (well)
+        leave_on_signals();
+    if (well && sn_ending_extras(&e, s->arena) < 0)
         sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
     e.reported = sn_write_report(&e) >= 0;
     if (!e.reported)
         sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
-    if (result->exit_code == SN_EXIT_OK && !result->interrupted)
+    if (well)
         sn_say_summary(&e);
     if (result->interrupted) {
         sn_say_interrupted(&s->run);
