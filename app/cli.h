@@ -53,8 +53,8 @@ extern const sn_verb sn_verbs[]; /* ends with name NULL */
 /* Fills *ret from argv[0 … argc) (after the verb). Prints the sentence and returns an exit code on
  * error, -1 when fine. */
 int sn_args_parse(const sn_verb *verb, int argc, char **argv, sn_args *ret);
-const char *sn_args_get(const sn_args *args,
-                        const char *name); /* the last one given; NULL: not given */
+/* the last one given; NULL: not given */
+const char *sn_args_get(const sn_args *args, const char *name);
 /* An integer flag in [least, most]; leaves *ret alone when not given; false after printing the
  * sentence. */
 bool sn_args_int(const sn_args *args, const char *name, int64_t least, int64_t most, int64_t *ret);

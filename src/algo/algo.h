@@ -20,7 +20,7 @@
  *  2. Every element of a result is written. It is computed by exactly one member and copied from
  *     it, or by all in the same order: results are bit-identical on all members.
  *  3. Signals are numbered: a member's SIGNALs are its rounds 1, 2, 3 … `rounds`, and WAIT names
- * the round of the member it waits for. No set of waits, receives and fences blocks for ever.
+ *     the round of the member it waits for. No set of waits, receives and fences blocks for ever.
  *  4. Nobody touches another's IN or OUT before that member's round 1, nor after that member's last
  *     step. A member waits for round 1 of all on its host before it moves data.
  *  5. bf16 is accumulated in f32: a REDUCE reads all its sources at once and rounds once. So a
@@ -140,8 +140,8 @@ typedef struct sn_algo_row {
     double (*cost_ns)(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m);
 } sn_algo_row;
 
-sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card,
-                                 int members); /* cards of the group */
+/* cards of the group */
+sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card, int members);
 
 int sn_algo_rows(const sn_algo_row *const **ret); /* the table: (*ret)[0 … n) */
 

@@ -8,8 +8,8 @@
 
 typedef enum sn_log_level { SN_LOG_ERROR, SN_LOG_WARN, SN_LOG_INFO, SN_LOG_DEBUG } sn_log_level;
 
-void sn_log_init(sn_log_level level,
-                 const char *prefix); /* prefix: "rank 3 h1", copied; NULL for none */
+/* prefix: "rank 3 h1", copied; NULL for none */
+void sn_log_init(sn_log_level level, const char *prefix);
 void sn_log(sn_log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #endif

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 uint64_t sn_hash64(uint64_t seed, uint64_t stream, uint64_t index);
-uint64_t sn_hash_bytes(const void *data,
-                       size_t n); /* FNV-1a then mixed; for names, not for security */
+/* FNV-1a then mixed; for names, not for security */
+uint64_t sn_hash_bytes(const void *data, size_t n);
 double sn_hash_uniform(uint64_t seed, uint64_t stream, uint64_t index); /* [0, 1) */
 double sn_hash_normal(uint64_t seed, uint64_t stream, uint64_t index);  /* mean 0, variance 1 */
 

@@ -10,7 +10,7 @@
  * Invariants
  *  1. On failure no ret_ output is touched.
  *  2. The text belongs to the thread, holds 511 bytes at most, and lives until that thread's next
- * sn_fail().
+ *     sn_fail().
  *  3. Nothing that a user, a peer or a device does ends in SN_ASSERT; that is for bugs only. */
 #ifndef SN_BASE_STATUS_H
 #define SN_BASE_STATUS_H

@@ -19,7 +19,7 @@
 #define CKPT_STEP_DIR 32 /* characters of "step-00000200" with its NUL, for any step */
 
 /* ---- words ---- */
-const char *ckpt_show(char out[80], const char *name);     /* a hostile name, fit for a sentence */
+const char *ckpt_show(char out[80], const char *name); /* a hostile name, fit for a sentence */
 void ckpt_step_dir(char out[CKPT_STEP_DIR], int64_t step);
 bool ckpt_file_name_ok(const char *name); /* a name, not a path */
 

@@ -13,17 +13,17 @@
  *
  * Invariants
  *  1. Never a hang: every wait has a deadline and fails with rank, host, operation, group and
- * sequence number: "rank 3 (h1): all_reduce #12 in group data[s0,t1]: no signal from rank 5 (h1)
- * for 10.0 s".
+ *     sequence number: "rank 3 (h1): all_reduce #12 in group data[s0,t1]: no signal from rank 5
+ *     (h1) for 10.0 s".
  *  2. A fingerprint (op, seq, count, dtype, red, root) is compared before data moves: SN_EMISMATCH
- * on every member, naming two.
+ *     on every member, naming two.
  *  3. Results are bit-identical on all members. bf16 accumulates in f32.
  *  4. After a failure the group is broken: later calls return the same failure. After SN_EPEER,
  *     SN_EEPOCH and SN_ECANCEL buffers under way to other hosts must live until sn_coll_close.
  *  5. in == out is allowed (in place) for every operation where sizes agree; so is IN as one's own
  *     block of OUT (all_gather) and OUT as one's own block of IN (reduce_scatter). Any other
- * overlap is SN_EINVAL. Threads: the worker's thread only. No allocation after group creation but
- * when a call is larger than any before. */
+ *     overlap is SN_EINVAL. Threads: the worker's thread only. No allocation after group creation
+ *     but when a call is larger than any before. */
 #ifndef SN_COLL_COLL_H
 #define SN_COLL_COLL_H
 
@@ -42,8 +42,8 @@ typedef struct sn_coll_opts {
     sn_time deadline;
 } sn_coll_opts;
 
-sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts,
-                       sn_coll **ret); /* collective over the whole job */
+/* collective over the whole job */
+sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret);
 void sn_coll_close(sn_coll *c);
 sn_status sn_coll_alloc(sn_coll *c, uint64_t bytes, void **ret);
 
@@ -71,8 +71,8 @@ typedef struct sn_coll_call {
  * is free). */
 sn_status sn_coll_post(sn_coll_group *g, const sn_coll_call *call, sn_time deadline,
                        sn_coll_req **ret);
-sn_status sn_coll_run(sn_coll_group *g, const sn_coll_call *call,
-                      sn_time deadline); /* post + wait */
+/* post + wait */
+sn_status sn_coll_run(sn_coll_group *g, const sn_coll_call *call, sn_time deadline);
 
 /* Point to point between two ranks of the job, any host; matched by (pair, tag) in order. In a host
  * the receiver copies straight from the sender's buffer when it lies in the arena. The send

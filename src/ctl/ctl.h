@@ -21,7 +21,7 @@
  *     against nobody: of a gap between two SEEN at most 100 ms are counted.
  *  5. `retries` failures in a row without a step that all workers completed beyond the furthest one
  *     end the job; new progress gives the full number back. An error that would come again the same
- * (a bad job, no room, a full disk) ends it at once. ATTEMPTS_MAX ends it in any case.
+ *     (a bad job, no room, a full disk) ends it at once. ATTEMPTS_MAX ends it in any case.
  *  6. After an interrupt nothing is launched and the exit code is 130. */
 #ifndef SN_CTL_CTL_H
 #define SN_CTL_CTL_H

@@ -12,7 +12,7 @@
  * Invariants
  *  1. A part's first SN_GMEM_HEAD bytes are for flags; allocations follow, 64-byte aligned.
  *  2. Parts are backed and of fixed size before create returns: no SIGBUS later. SN_ENOMEM names
- * the bytes asked and available, on all members alike.
+ *     the bytes asked and available, on all members alike.
  *  3. Offsets are the same names on every rank: (member, offset) is a place. */
 #ifndef SN_GMEM_GMEM_H
 #define SN_GMEM_GMEM_H

@@ -21,7 +21,7 @@
  *  1. Node order is a topological order; each value has one producer or is an input or parameter.
  *  2. The shape rule of every node holds.
  *  3. A backward node's origin is the forward node it belongs to (its own index for forward nodes);
- * both have the same stage. Pure. */
+ *     both have the same stage. Pure. */
 #ifndef SN_GRAPH_GRAPH_H
 #define SN_GRAPH_GRAPH_H
 
@@ -131,8 +131,8 @@ const sn_op_row *sn_op_row_of(sn_op op);
 const char *sn_op_name(sn_op op);
 /* multiply–add = 2; causal attention counts the lower half only */
 double sn_node_flops(const sn_graph *g, const sn_node *n);
-double sn_node_bytes(const sn_graph *g,
-                     const sn_node *n); /* operands read + results written once, in storage dtype */
+/* operands read + results written once, in storage dtype */
+double sn_node_bytes(const sn_graph *g, const sn_node *n);
 void sn_node_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
 
 /* ---- passes ---- */

@@ -11,15 +11,15 @@
  *
  * Invariants
  *  1. run allocates nothing, creates no primitive, starts no thread beyond those the card was
- * opened with.
+ *     opened with.
  *  2. Kernels read and write BF16 or F32 operands (any mix that plan emits); arithmetic and sums
- * are f32.
+ *     are f32.
  *  3. Bit `o` of `accumulate`: out[o] += result instead of out[o] = result (F32 outputs only).
  *  4. An output may be the same memory as an input only where the op's line says so (adamw) or for
- * elementwise ops with equal types and shapes.
+ *     elementwise ops with equal types and shapes.
  *  5. The same inputs give the same bits each time, whatever the number of cards.
- *  6. The caller's floating-point environment (MXCSR) is left as it was.
- * Threads: one card belongs to one thread. */
+ *  6. The caller's floating-point environment (MXCSR) is left as it was. Threads: one card belongs
+ *     to one thread. */
 #ifndef SN_KERN_KERN_H
 #define SN_KERN_KERN_H
 

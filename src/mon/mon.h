@@ -10,7 +10,7 @@
  * Invariants of the page
  *  1. One writer per field: `epoch`, `stop`, `victim` by the launcher; all the rest by the worker.
  *  2. Fields are naturally aligned and accessed with the __atomic builtins (relaxed unless said);
- * text fields are written under `op_seq` as a sequence lock: odd while being written.
+ *     text fields are written under `op_seq` as a sequence lock: odd while being written.
  *  3. The layout is fixed by `magic` and `version`; a reader refuses another. */
 #ifndef SN_MON_MON_H
 #define SN_MON_MON_H
@@ -133,8 +133,8 @@ typedef struct sn_step_metrics {
 
 typedef struct sn_metrics sn_metrics;
 sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret);
-sn_status sn_metrics_add(sn_metrics *m,
-                         const sn_step_metrics *row); /* writes the line; ENOSPC is a status */
+/* writes the line; ENOSPC is a status */
+sn_status sn_metrics_add(sn_metrics *m, const sn_step_metrics *row);
 void sn_metrics_close(sn_metrics *m);
 /* Read a file back; a torn last line is left out. Rows belong to the arena. When a resumed run
  * repeats a step the later row wins. */
@@ -155,9 +155,8 @@ typedef struct sn_progress sn_progress;
  * `first` the step it starts from. */
 sn_progress *sn_progress_create(sn_progress_style style, int fd, bool plain, int64_t first,
                                 int64_t steps);
-void sn_progress_step(
-    sn_progress *p,
-    const sn_step_metrics *row); /* step, loss, tokens/s, share of peak, exposed comm, ETA */
+/* step, loss, tokens/s, share of peak, exposed comm, ETA */
+void sn_progress_step(sn_progress *p, const sn_step_metrics *row);
 void sn_progress_note(sn_progress *p, const char *text); /* a full line above the live one */
 void sn_progress_free(sn_progress *p);                   /* leaves the last line standing */
 

@@ -16,7 +16,7 @@
  *  3. The writer holds a lock on the file as long as it lives, which tells the living from the dead
  *     across PID namespaces and without trust in numbers.
  *  4. A new attempt puts a new file in place of the old one, which stays as
- * recorder-RANK.previous.bin. Nobody may shorten a file that a worker has mapped.
+ *     recorder-RANK.previous.bin. Nobody may shorten a file that a worker has mapped.
  *  5. A reader believes nothing: short, torn or hostile files cost a sentence.
  *
  * Cost on the writer: an operation posted and ended 30 ns in a loop, 22 of them two ticks. */

@@ -16,7 +16,7 @@
  *  3. A dead peer completes every pending request to or from it with SN_EPEER; later requests fail
  *     at once.
  *  4. One thread (the worker's) uses a net; only the heartbeat thread runs beside it. The thread
- * that opens a net is the one whose end is its host mates' notice of death.
+ *     that opens a net is the one whose end is its host mates' notice of death.
  *  5. Messages between a pair with one tag arrive in the order sent.
  *  6. Who leaves says goodbye and whose failure made it leave: survivors name the first victim. */
 #ifndef SN_NET_NET_H

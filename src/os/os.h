@@ -24,18 +24,18 @@ void sn_sleep_until(sn_time deadline);
 /* The sentence "cannot VERB PATH: strerror" of the present errno, and the status that belongs to
  * it. */
 sn_status sn_file_failed(const char *verb, const char *path);
-sn_status sn_file_read(const char *path, size_t bytes_max, char **ret,
-                       size_t *ret_bytes); /* malloc'd, NUL after the end */
-sn_status sn_file_write(const char *path, const void *data,
-                        size_t bytes);       /* whole file: temporary, fsync, rename */
+/* malloc'd, NUL after the end */
+sn_status sn_file_read(const char *path, size_t bytes_max, char **ret, size_t *ret_bytes);
+/* whole file: temporary, fsync, rename */
+sn_status sn_file_write(const char *path, const void *data, size_t bytes);
 sn_status sn_dir_create(const char *path);   /* with parents; an existing one is fine */
 sn_status sn_dir_writable(const char *path); /* probes by creating a file */
 typedef struct sn_map {
     const void *data;
     size_t bytes;
 } sn_map;
-sn_status sn_file_map(const char *path,
-                      sn_map *ret); /* read-only, MAP_PRIVATE; an empty file is SN_EINVAL */
+/* read-only, MAP_PRIVATE; an empty file is SN_EINVAL */
+sn_status sn_file_map(const char *path, sn_map *ret);
 void sn_file_unmap(sn_map *map);
 sn_status sn_write_all(int fd, const void *data, size_t bytes);
 

@@ -12,7 +12,7 @@
  *     children shall (normally the main thread).
  *  2. A child starts with default signal handlers, an empty signal mask, in a session of its own (a
  *     terminal's ^C does not reach it) unless told to stay, and with no descriptors but 0, 1, 2 and
- * those in `keep`.
+ *     those in `keep`.
  *  3. Killing goes through the pidfd: never a pid that was meanwhile given to somebody else. */
 #ifndef SN_OS_PROCESS_H
 #define SN_OS_PROCESS_H

@@ -67,8 +67,8 @@ void emit_put(emitter *e, int value, int micro, int8_t tensor, int8_t data, int 
 
 /* ---- optimizer.c */
 void emit_persistent(emitter *e); /* parameters, gradients, masters, moments, scalars */
-void emit_contribution(emitter *e, int value,
-                       int slot); /* slot -1: it is in its gradient already */
+/* slot -1: it is in its gradient already */
+void emit_contribution(emitter *e, int value, int slot);
 int emit_gradient_slot(emitter *e, int value, uint32_t *ret_accumulate); /* -1: not directly */
 void emit_optimizer(emitter *e);
 void emit_states(emitter *e);

@@ -23,9 +23,9 @@
  *
  * Invariants (sn_program_check asserts them over all ranks)
  *  1. Sends meet receives (pair, tag, bytes, order), collectives meet in every group in the same
- * order with the same counts.
+ *     order with the same counts.
  *  2. Every ticket is waited for exactly once, before the slots it uses are reused; no two live
- * slots overlap.
+ *     slots overlap.
  *  3. Same inputs → the same plan and the same bytes of every program on every rank. Pure. */
 #ifndef SN_PLAN_PLAN_H
 #define SN_PLAN_PLAN_H
@@ -108,8 +108,8 @@ typedef struct sn_plan {
  * need 1.4 GiB", "16 cards asked, 8 exist"). */
 sn_status sn_plan_make(const sn_plan_opts *opts, sn_plan **ret);
 void sn_plan_free(sn_plan *plan);
-void sn_plan_print(const sn_plan *plan,
-                   sn_str *out); /* the choice, its parts, the runners-up and why they lost */
+/* the choice, its parts, the runners-up and why they lost */
+void sn_plan_print(const sn_plan *plan, sn_str *out);
 void sn_plan_coords(const sn_plan *plan, int rank, int *ret_tensor, int *ret_stage, int *ret_data);
 int sn_plan_rank(const sn_plan *plan, int tensor, int stage, int data);
 

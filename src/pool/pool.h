@@ -13,9 +13,9 @@
  * What to do when something happens is decided by ctl's pure state machine; pool only acts.
  *
  * Invariants
- *  1. Workers are started by exec of this program with the words the caller gives plus
- *     --rank R --world W --host NAME --agent-fd FD --page-fd FD [--bind-address IP];
- * OMP_NUM_THREADS is 1 and UCX leaves signals alone in their environment.
+ *  1. Workers are started by exec of this program with the words the caller gives plus --rank R
+ *     --world W --host NAME --agent-fd FD --page-fd FD [--bind-address IP]; OMP_NUM_THREADS is 1
+ *     and UCX leaves signals alone in their environment.
  *  2. The boot exchange of net (sn_boot_server) runs in the launcher; a worker's --agent-fd is one
  *     end of a socket whose other end the launcher holds, so the agents pass no bytes on.
  *  3. A worker's death is noticed at once (SIGCHLD in the agent, its pidfd in the launcher); a

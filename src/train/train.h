@@ -9,9 +9,9 @@
  * Invariants
  *  1. No allocation in the step loop (after the first step).
  *  2. The batch of step s depends on (seed, s) only, not on the split; so losses agree for every
- * split and a resumed run sees the samples it would have seen.
+ *     split and a resumed run sees the samples it would have seen.
  *  3. A checkpoint holds everything that the next step depends on: masters, moments, step, seed,
- * data fingerprint.
+ *     data fingerprint.
  *  4. Every failure leaves as a sentence that names step, rank, host and operation. */
 #ifndef SN_TRAIN_TRAIN_H
 #define SN_TRAIN_TRAIN_H
@@ -51,8 +51,8 @@ typedef struct sn_job {
     double deadline_s; /* of any wait, 0: 30 */
 } sn_job;
 
-double sn_job_lr(const sn_job *job,
-                 int64_t step); /* of step 0, 1, …; step `steps`-1 gets lr_min (about) */
+/* of step 0, 1, …; step `steps`-1 gets lr_min (about) */
+double sn_job_lr(const sn_job *job, int64_t step);
 
 /* ---- text ---- */
 typedef struct sn_text sn_text;
