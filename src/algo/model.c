@@ -3,6 +3,8 @@
  * model — what the cost functions need to know, read from the topology. */
 #include "algo/build.h"
 
+#include <stdlib.h>
+
 /* Where there is no topology: a current x86 core, and TCP between hosts. Only the choice depends on
  * them, never a result. */
 static const sn_algo_model fallback = {.signal_ns = 250,
@@ -13,22 +15,39 @@ static const sn_algo_model fallback = {.signal_ns = 250,
                                        .net_message_ns = 1500,
                                        .members_per_core = 1};
 
-/* The slowest path between members on different hosts (or on one). */
-static void slowest(const sn_topo *topo, const int *card, int members, bool across,
-                    double *latency_ns, double *bytes_per_s)
+typedef struct slowest {
+    bool any;
+    double latency_ns, bytes_per_s;
+} slowest;
+
+static void consider(slowest *s, const sn_topo *topo, int a, int b)
 {
-    bool first = true;
-    for (int a = 0; a < members; a++) {
-        for (int b = a + 1; b < members; b++) {
-            sn_path path;
-            bool other = topo->card[card[a]].host != topo->card[card[b]].host;
-            if (other != across || sn_topo_path(topo, card[a], card[b], &path) != SN_OK)
-                continue;
-            *latency_ns = first ? path.latency_ns : SN_MAX(*latency_ns, path.latency_ns);
-            *bytes_per_s = first ? path.bytes_per_s : SN_MIN(*bytes_per_s, path.bytes_per_s);
-            first = false;
+    sn_path path;
+    if (sn_topo_path(topo, a, b, &path) != SN_OK)
+        return;
+    s->latency_ns = s->any ? SN_MAX(s->latency_ns, path.latency_ns) : path.latency_ns;
+    s->bytes_per_s = s->any ? SN_MIN(s->bytes_per_s, path.bytes_per_s) : path.bytes_per_s;
+    s->any = true;
+}
+
+/* The slowest path between members on one host, and between hosts. A host speaks through its first
+ * member: in a group of a thousand there are half a million pairs, but few hosts. */
+static void find_slowest(const sn_topo *topo, const int *card, int members, slowest *inside,
+                         slowest *across)
+{
+    int *first = sn_alloc((size_t) topo->hosts * sizeof(*first)); /* member + 1, 0 none yet */
+    for (int b = 0; b < members; b++) {
+        int host = topo->card[card[b]].host;
+        if (first[host] != 0) {
+            consider(inside, topo, card[first[host] - 1], card[b]);
+            continue;
         }
+        for (int h = 0; h < topo->hosts; h++)
+            if (first[h] != 0)
+                consider(across, topo, card[first[h] - 1], card[b]);
+        first[host] = b + 1;
     }
+    free(first);
 }
 
 /* How many members take turns on a core: those that topo says share it, but not more than there
@@ -49,15 +68,21 @@ sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card, int membe
     for (int i = 0; i < members; i++)
         if (card[i] < 0 || card[i] >= topo->cards)
             return m;
-    double memory = topo->card[card[0]].memory_bytes_per_s, link = 0;
+    double memory = topo->card[card[0]].memory_bytes_per_s;
     for (int i = 1; i < members; i++)
         memory = SN_MIN(memory, topo->card[card[i]].memory_bytes_per_s);
     if (memory > 0) {
         m.copy_bytes_per_s = memory / 2; /* a copied byte is read and written */
         m.reduce_bytes_per_s = memory / 2;
     }
-    slowest(topo, card, members, false, &m.signal_ns, &link);
-    slowest(topo, card, members, true, &m.net_latency_ns, &m.net_bytes_per_s);
+    slowest inside = {0}, across = {0};
+    find_slowest(topo, card, members, &inside, &across);
+    if (inside.any)
+        m.signal_ns = inside.latency_ns;
+    if (across.any) {
+        m.net_latency_ns = across.latency_ns;
+        m.net_bytes_per_s = across.bytes_per_s;
+    }
     m.members_per_core = sharing(topo, card, members);
     return m;
 }
