@@ -373,7 +373,13 @@ static void test_generate(void **state)
     assert_ok(sn_train_generate(&w->job, world_dir, "the ", 40, 0.8, 3, &b));
     assert_string_equal(sn_str_get(&a), sn_str_get(&b));
     sn_str_clear(&b);
-    assert_int_equal(sn_train_generate(&w->job, world_dir, "the ", 4, 0, 3, &b), SN_EINVAL);
+    assert_int_equal(sn_train_generate(&w->job, world_dir, "the ", 4, -1, 3, &b), SN_EINVAL);
+    assert_ok(
+        sn_train_generate(&w->job, world_dir, "the ", 40, 0, 3, &b)); /* the likeliest bytes */
+    sn_str_clear(&a);
+    assert_ok(sn_train_generate(&w->job, world_dir, "the ", 40, 0, 4, &a)); /* whatever the seed */
+    assert_string_equal(sn_str_get(&a), sn_str_get(&b));
+    sn_str_clear(&b);
     w->job.gpt.layers = 3;
     assert_int_equal(sn_train_generate(&w->job, world_dir, "the ", 4, 1, 3, &b), SN_EMISMATCH);
     assert_non_null(strstr(sn_errmsg(), "layers 2 there, 3 in this job"));
