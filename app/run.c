@@ -189,19 +189,19 @@ sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *t
 }
 
 /* From a card's view to the core's: while one card of a core waits, another may compute there, and
- * that wait costs nothing. What the cards of a core compute adds up; what is left of the step was
- * really spent waiting, and is divided as the cards' waits are. */
+ * that wait costs nothing. What the cards of a core compute (processor time) adds up; what is left
+ * of the step was lost, waiting or changing places, and is divided as the cards' waits are. */
 static void view_of_core(sn_step_metrics *row, double cards_per_core)
 {
     int64_t *t = row->time_ns;
-    double busy = 0, waits = (double) (t[SN_TIME_COLLECTIVE] + t[SN_TIME_PIPELINE]);
-    for (int k = 0; k < SN_TIME_KINDS; k++)
-        if (k != SN_TIME_COLLECTIVE && k != SN_TIME_PIPELINE)
-            busy += (double) t[k];
-    double most = busy > 0 ? (double) row->step_ns / busy : 1;
-    double up = SN_MIN(cards_per_core, most), left = (double) row->step_ns - busy * up;
-    double down = waits > 0 ? SN_MAX(0, left) / waits : 0;
-    for (int k = 0; k < SN_TIME_KINDS; k++) {
+    double busy = (double) (t[SN_TIME_COMPUTE] + t[SN_TIME_OPTIMIZER]);
+    double waits = (double) (t[SN_TIME_COLLECTIVE] + t[SN_TIME_PIPELINE]);
+    if (cards_per_core <= 1 || busy <= 0 || waits <= 0)
+        return;
+    double up = SN_MIN(cards_per_core, (double) row->step_ns / busy);
+    double down = ((double) row->step_ns - busy * up) / waits;
+    t[SN_TIME_OTHER] = 0; /* standing still in the middle of computing: somebody else's turn */
+    for (int k = 0; k < SN_TIME_OTHER; k++) {
         bool wait = k == SN_TIME_COLLECTIVE || k == SN_TIME_PIPELINE;
         t[k] = (int64_t) ((double) t[k] * (wait ? down : up));
     }

@@ -16,6 +16,11 @@ sn_time sn_now(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+sn_time sn_now_thread(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 sn_time sn_now_wall(void)
 {
     return read_clock(CLOCK_REALTIME);

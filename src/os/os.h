@@ -16,8 +16,9 @@
 #include <sys/types.h>
 
 /* ---- time ---- */
-sn_time sn_now(void);      /* CLOCK_MONOTONIC */
-sn_time sn_now_wall(void); /* CLOCK_REALTIME */
+sn_time sn_now(void);        /* CLOCK_MONOTONIC */
+sn_time sn_now_thread(void); /* processor time of this thread: a system call, about 0.2 us */
+sn_time sn_now_wall(void);   /* CLOCK_REALTIME */
 void sn_sleep_until(sn_time deadline);
 
 /* ---- files ---- */
