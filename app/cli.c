@@ -131,6 +131,7 @@ int sn_exit_code(sn_status status)
     switch (status) {
     case SN_EINVAL:
     case SN_ENOTFOUND:
+    case SN_EEXIST:
         return SN_EXIT_USAGE;
     case SN_EFIT:
     case SN_ENOTSUP:

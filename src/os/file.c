@@ -28,6 +28,9 @@ static sn_status from_errno(int code)
         return SN_ENOMEM;
     case EEXIST:
         return SN_EEXIST;
+    case ENAMETOOLONG:
+    case ELOOP:
+        return SN_EINVAL;
     default:
         return SN_EIO;
     }

@@ -171,3 +171,11 @@ def test_nohup_is_heeded(tiny, tmp_path):
     wait_for(lambda: step_count(tmp_path / 'r') >= 2)
     p.send_signal(signal.SIGHUP)
     assert p.wait(timeout=60) == 0
+
+
+@pytest.mark.parametrize('name', ['file', 'x' * 300])
+def test_a_run_that_cannot_be_a_directory(name, tiny, tmp_path):
+    (tmp_path / 'file').write_text('')
+    r = run('train', *tiny, '--steps', '2', '--run', tmp_path / name, cwd=tmp_path)
+    assert r.returncode == 2, r.stderr
+    assert len(r.stderr.strip().splitlines()) == 1 and name[:60] in r.stderr
