@@ -188,25 +188,6 @@ sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *t
     return status;
 }
 
-/* From a card's view to the core's: while one card of a core waits, another may compute there, and
- * that wait costs nothing. What the cards of a core compute (processor time) adds up; what is left
- * of the step was lost, waiting or changing places, and is divided as the cards' waits are. */
-static void view_of_core(sn_step_metrics *row, double cards_per_core)
-{
-    int64_t *t = row->time_ns;
-    double busy = (double) (t[SN_TIME_COMPUTE] + t[SN_TIME_OPTIMIZER]);
-    double waits = (double) (t[SN_TIME_COLLECTIVE] + t[SN_TIME_PIPELINE]);
-    if (cards_per_core <= 1 || busy <= 0 || waits <= 0)
-        return;
-    double up = SN_MIN(cards_per_core, (double) row->step_ns / busy);
-    double down = ((double) row->step_ns - busy * up) / waits;
-    t[SN_TIME_OTHER] = 0; /* standing still in the middle of computing: somebody else's turn */
-    for (int k = 0; k < SN_TIME_OTHER; k++) {
-        bool wait = k == SN_TIME_COLLECTIVE || k == SN_TIME_PIPELINE;
-        t[k] = (int64_t) ((double) t[k] * (wait ? down : up));
-    }
-}
-
 /* The row of one step from every rank's page; false while a rank has not finished it. */
 static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_metrics *row)
 {
@@ -238,7 +219,7 @@ static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_me
             c->memory[r] = pages[r]->memory_peak_bytes;
         }
     }
-    view_of_core(row, SN_MAX(1, c->cards_per_core));
+    sn_metrics_of_core(row, c->cards_per_core);
     return true;
 }
 

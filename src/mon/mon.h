@@ -131,6 +131,12 @@ typedef struct sn_step_metrics {
     uint64_t bytes_host, bytes_net; /* of all ranks */
 } sn_step_metrics;
 
+/* From the cards' mean to the core's view: while one card of a core waits, another may compute
+ * there, and that wait costs nothing. What the cards of a core compute (processor time) adds up;
+ * what is left of the step was lost, waiting or changing places, and is divided as the cards' waits
+ * are. One card a core, or no waits: unchanged. */
+void sn_metrics_of_core(sn_step_metrics *row, double cards_per_core);
+
 typedef struct sn_metrics sn_metrics;
 sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret);
 /* writes the line; ENOSPC is a status */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ring of completed steps in a control page: a reader that polls sees each step once. */
+ * The ring of completed steps in a control page: a reader that polls sees each step once; and the
+ * view of a step from the core that cards share. */
 #include "mon/mon.h"
 
 #include <math.h>
@@ -34,4 +35,20 @@ bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret)
     *ret = *row;
     __atomic_thread_fence(__ATOMIC_ACQUIRE);
     return __atomic_load_n(&row->step, __ATOMIC_RELAXED) == step;
+}
+
+void sn_metrics_of_core(sn_step_metrics *row, double cards_per_core)
+{
+    int64_t *t = row->time_ns;
+    double busy = (double) (t[SN_TIME_COMPUTE] + t[SN_TIME_OPTIMIZER]);
+    double waits = (double) (t[SN_TIME_COLLECTIVE] + t[SN_TIME_PIPELINE]);
+    if (cards_per_core <= 1 || busy <= 0 || waits <= 0)
+        return;
+    double up = SN_MIN(cards_per_core, (double) row->step_ns / busy);
+    double down = ((double) row->step_ns - busy * up) / waits;
+    t[SN_TIME_OTHER] = 0; /* standing still in the middle of computing: somebody else's turn */
+    for (int k = 0; k < SN_TIME_OTHER; k++) {
+        bool wait = k == SN_TIME_COLLECTIVE || k == SN_TIME_PIPELINE;
+        t[k] = (int64_t) ((double) t[k] * (wait ? down : up));
+    }
 }

@@ -73,6 +73,7 @@ static sn_status emit(loop *l)
     sn_step_metrics row = l->row;
     for (int k = 0; k < SN_TIME_KINDS; k++)
         row.time_ns[k] = (int64_t) (w->tally[VOTE_TIME + k] / (float) w->world);
+    sn_metrics_of_core(&row, sn_topo_sharers(w->opts->topo, 0, w->world));
     row.bytes_host = (uint64_t) w->tally[VOTE_HOST];
     row.bytes_net = (uint64_t) w->tally[VOTE_NET];
     row.flops = (double) w->tally[VOTE_FLOPS];

@@ -163,12 +163,35 @@ static void test_ring(void **state)
     sn_page_unmap(page);
 }
 
+/* Four cards on a core that compute 20 ms each of a 100 ms step leave 20 ms that were lost. */
+static void test_view_of_core(void **state)
+{
+    sn_step_metrics row = {.step_ns = 100,
+                           .time_ns = {[SN_TIME_COMPUTE] = 18,
+                                       [SN_TIME_OPTIMIZER] = 2,
+                                       [SN_TIME_COLLECTIVE] = 45,
+                                       [SN_TIME_PIPELINE] = 15,
+                                       [SN_TIME_OTHER] = 20}};
+    sn_step_metrics alone = row, idle = {.step_ns = 100, .time_ns = {[SN_TIME_COMPUTE] = 100}};
+    sn_metrics_of_core(&alone, 1);
+    assert_memory_equal(&alone, &row, sizeof row);
+    sn_metrics_of_core(&idle, 4);
+    assert_int_equal(idle.time_ns[SN_TIME_COMPUTE], 100);
+    sn_metrics_of_core(&row, 4);
+    assert_int_equal(row.time_ns[SN_TIME_COMPUTE], 72);
+    assert_int_equal(row.time_ns[SN_TIME_OPTIMIZER], 8);
+    assert_int_equal(row.time_ns[SN_TIME_COLLECTIVE], 15);
+    assert_int_equal(row.time_ns[SN_TIME_PIPELINE], 5);
+    assert_int_equal(row.time_ns[SN_TIME_OTHER], 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_create_and_map), cmocka_unit_test(test_map_refuses),
-        cmocka_unit_test(test_op_text),        cmocka_unit_test(test_op_race),
-        cmocka_unit_test(test_fail),           cmocka_unit_test(test_ring),
+        cmocka_unit_test(test_view_of_core), cmocka_unit_test(test_create_and_map),
+        cmocka_unit_test(test_map_refuses),  cmocka_unit_test(test_op_text),
+        cmocka_unit_test(test_op_race),      cmocka_unit_test(test_fail),
+        cmocka_unit_test(test_ring),
     };
     return sn_test_run(tests);
 }
