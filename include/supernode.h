@@ -10,6 +10,7 @@
 #include "ckpt/ckpt.h"
 #include "coll/coll.h"
 #include "ctl/ctl.h"
+#include "fold/fold.h"
 #include "gmem/gmem.h"
 #include "graph/graph.h"
 #include "kern/kern.h"

@@ -5,16 +5,10 @@
 
 static const char *const op_name[SN_COLL_OPS] = {"all_reduce", "reduce_scatter", "all_gather",
                                                  "broadcast",  "all_to_all",     "barrier"};
-static const char *const red_name[SN_REDS] = {"sum", "avg", "max", "min"};
 
 const char *sn_coll_op_name(sn_coll_op op)
 {
     return (unsigned) op < SN_COLL_OPS ? op_name[op] : "?";
-}
-
-const char *sn_red_name(sn_red red)
-{
-    return (unsigned) red < SN_REDS ? red_name[red] : "?";
 }
 
 /* ---- the table: one row an algorithm; on equal cost the first one wins ---- */

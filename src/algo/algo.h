@@ -32,6 +32,7 @@
 #define SN_ALGO_ALGO_H
 
 #include "base/base.h"
+#include "fold/fold.h"
 #include "topo/topo.h"
 
 typedef enum sn_coll_op {
@@ -44,10 +45,7 @@ typedef enum sn_coll_op {
     SN_COLL_OPS
 } sn_coll_op;
 
-typedef enum sn_red { SN_SUM, SN_AVG, SN_MAX, SN_MIN, SN_REDS } sn_red;
-
 const char *sn_coll_op_name(sn_coll_op op); /* "all_reduce" */
-const char *sn_red_name(sn_red red);
 
 struct sn_algo_model;
 

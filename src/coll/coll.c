@@ -75,7 +75,7 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     c->net = net;
     c->topo = opts->topo;
     c->recorder = opts->recorder;
-    c->kernels = coll_kernels_best();
+    c->kernels = sn_fold_kernels();
     c->rank = sn_net_rank(net);
     c->world = sn_net_world(net);
     c->next_group = 1;

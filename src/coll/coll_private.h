@@ -17,7 +17,6 @@
 #define SN_COLL_PRIVATE_H
 
 #include "coll/coll.h"
-#include "coll/reduce.h"
 #include "os/os.h"
 
 #define COLL_WINDOW 4      /* operations of one group under way at once */
@@ -225,7 +224,7 @@ struct sn_coll {
     const sn_topo *topo;
     sn_recorder *recorder; /* NULL: off */
     uint64_t looked;       /* the recorder's clock while we wait and spin, 0: not now */
-    const coll_kernels *kernels;
+    const sn_fold_table *kernels;
     int rank, world, locals, me_local;
     bool crowded;  /* more workers than cores: the one waited for may need mine */
     int *local_of; /* [world] place in the segment, -1 on another host */

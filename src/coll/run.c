@@ -132,15 +132,15 @@ static sn_status reduce(sn_coll_req *r, const sn_step *step)
         g->src_ptr[i] = address(r, s->place[step->src + i], r->run.moved);
     for (int i = 0; i < step->dsts; i++)
         g->dst_ptr[i] = address(r, s->place[step->dst + i], r->run.moved);
-    coll_fold f = {.red = r->run.plan->call.red,
-                   .dtype = r->run.plan->call.dtype,
-                   .dst = g->dst_ptr,
-                   .src = g->src_ptr,
-                   .dsts = step->dsts,
-                   .srcs = step->srcs,
-                   .count = n,
-                   .divide = step->divide,
-                   .stream = stream(r, step)};
+    sn_fold f = {.red = r->run.plan->call.red,
+                 .dtype = r->run.plan->call.dtype,
+                 .dst = g->dst_ptr,
+                 .src = g->src_ptr,
+                 .dsts = step->dsts,
+                 .srcs = step->srcs,
+                 .count = n,
+                 .divide = step->divide,
+                 .stream = stream(r, step)};
     r->coll->kernels->fold(&f);
     count_host(r, step, n);
     r->run.moved += n;

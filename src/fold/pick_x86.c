@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "coll/reduce.h"
+#include "fold/fold.h"
 
-const coll_kernels *coll_kernels_best(void)
+const sn_fold_table *sn_fold_kernels(void)
 {
     __builtin_cpu_init();
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-        return &coll_kernels_avx512;
+        return &sn_fold_avx512;
     if (__builtin_cpu_supports("avx2"))
-        return &coll_kernels_avx2;
-    return &coll_kernels_plain;
+        return &sn_fold_avx2;
+    return &sn_fold_plain;
 }

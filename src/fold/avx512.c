@@ -8,6 +8,6 @@
 #define STREAM_HALF(dst, v) _mm256_stream_si256((__m256i *) (void *) (dst), (__m256i) (v))
 #define STREAM_END() _mm_sfence()
 
-#include "coll/reduce_loops.h"
+#include "fold/loops.h"
 
-const coll_kernels coll_kernels_avx512 = {.name = "avx512", .fold = fold, .copy = copy};
+const sn_fold_table sn_fold_avx512 = {.name = "avx512", .fold = fold, .copy = copy};

@@ -2,7 +2,7 @@
  *
  * The loops of every variant that this processor has: the same bits as plain C, on odd sizes and
  * addresses, with NaN, infinities and subnormals. */
-#include "coll/reduce.h"
+#include "fold/fold.h"
 #include "unit/sn_test.h"
 
 #include <math.h>
@@ -10,15 +10,15 @@
 #define N 700
 #define GUARD 64
 
-static int kernels(const coll_kernels *ret[3])
+static int kernels(const sn_fold_table *ret[3])
 {
     int n = 0;
-    ret[n++] = &coll_kernels_plain;
-    if (coll_kernels_best() != &coll_kernels_plain)
-        ret[n++] = coll_kernels_best();
+    ret[n++] = &sn_fold_plain;
+    if (sn_fold_kernels() != &sn_fold_plain)
+        ret[n++] = sn_fold_kernels();
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && coll_kernels_best() != &coll_kernels_avx2)
-        ret[n++] = &coll_kernels_avx2;
+    if (__builtin_cpu_supports("avx2") && sn_fold_kernels() != &sn_fold_avx2)
+        ret[n++] = &sn_fold_avx2;
 #endif
     return n;
 }
@@ -46,14 +46,14 @@ static bool same(float a, float b)
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-static void one(const coll_kernels *k, sn_prng *rng)
+static void one(const sn_fold_table *k, sn_prng *rng)
 {
     static unsigned char mem[8][N * 4 + 4 * GUARD] __attribute__((aligned(64)));
     void *dst[3];
     const void *src[5];
     sn_dtype dtype = sn_prng_below(rng, 2) ? SN_BF16 : SN_F32;
     size_t el = sn_dtype_bytes(dtype);
-    coll_fold f = {.red = (sn_red) sn_prng_below(rng, SN_REDS), .dtype = dtype};
+    sn_fold f = {.red = (sn_red) sn_prng_below(rng, SN_REDS), .dtype = dtype};
     f.count = sn_prng_below(rng, N);
     f.srcs = 1 + (int) sn_prng_below(rng, 5);
     f.dsts = 1 + (int) sn_prng_below(rng, 3);
@@ -107,7 +107,7 @@ static void one(const coll_kernels *k, sn_prng *rng)
 
 static void test_fold(void **state)
 {
-    const coll_kernels *k[3];
+    const sn_fold_table *k[3];
     sn_prng rng = {.seed = 42};
     for (int n = kernels(k); n-- > 0;)
         for (int i = 0; i < 3000; i++)
@@ -117,7 +117,7 @@ static void test_fold(void **state)
 static void test_copy(void **state)
 {
     static unsigned char a[5000], b[5200];
-    const coll_kernels *k[3];
+    const sn_fold_table *k[3];
     for (size_t i = 0; i < sizeof(a); i++)
         a[i] = (unsigned char) sn_hash64(1, 2, i);
     for (int n = kernels(k); n-- > 0;) {

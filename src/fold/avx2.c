@@ -8,6 +8,6 @@
 #define STREAM_HALF(dst, v) _mm_stream_si128((__m128i *) (void *) (dst), (__m128i) (v))
 #define STREAM_END() _mm_sfence()
 
-#include "coll/reduce_loops.h"
+#include "fold/loops.h"
 
-const coll_kernels coll_kernels_avx2 = {.name = "avx2", .fold = fold, .copy = copy};
+const sn_fold_table sn_fold_avx2 = {.name = "avx2", .fold = fold, .copy = copy};

@@ -8,6 +8,6 @@
 #define STREAM_HALF(dst, v) memcpy((dst), &(v), sizeof(v))
 #define STREAM_END() __atomic_thread_fence(__ATOMIC_RELEASE)
 
-#include "coll/reduce_loops.h"
+#include "fold/loops.h"
 
-const coll_kernels coll_kernels_plain = {.name = "plain", .fold = fold, .copy = copy};
+const sn_fold_table sn_fold_plain = {.name = "plain", .fold = fold, .copy = copy};

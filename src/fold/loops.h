@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * reduce_loops — the loops of reduce.h for one vector width. Included by the file of each variant,
+ * loops — the loops of fold.h for one vector width. Included by the file of each variant,
  * which defines before:
  *   BYTES                 of a vector
  *   STREAM(dst, v)        store a vector of floats past the caches, dst aligned to BYTES
@@ -9,7 +9,7 @@
  *
  * Four vectors are in flight per turn: that hides the latency of the adds and the fetching of the
  * pointers. */
-#include "coll/reduce.h"
+#include "fold/fold.h"
 
 #include <string.h>
 
@@ -97,7 +97,7 @@ INLINE float load1(sn_dtype dtype, const void *p, int64_t i)
     return ((const float *) p)[i];
 }
 
-INLINE void fold_tail(const coll_fold *f, sn_red red, sn_dtype dtype, int64_t from)
+INLINE void fold_tail(const sn_fold *f, sn_red red, sn_dtype dtype, int64_t from)
 {
     for (int64_t i = from; i < f->count; i++) {
         float acc = load1(dtype, f->src[0], i);
@@ -114,7 +114,7 @@ INLINE void fold_tail(const coll_fold *f, sn_red red, sn_dtype dtype, int64_t fr
     }
 }
 
-INLINE int64_t fold_turns(const coll_fold *f, sn_red red, sn_dtype dtype, bool stream)
+INLINE int64_t fold_turns(const sn_fold *f, sn_red red, sn_dtype dtype, bool stream)
 {
     size_t size = dtype == SN_BF16 ? 2 : 4, step = LANES * size;
     int64_t i = 0;
@@ -142,14 +142,14 @@ INLINE int64_t fold_turns(const coll_fold *f, sn_red red, sn_dtype dtype, bool s
     return i;
 }
 
-INLINE void fold_as(const coll_fold *f, sn_red red, sn_dtype dtype, bool stream)
+INLINE void fold_as(const sn_fold *f, sn_red red, sn_dtype dtype, bool stream)
 {
     fold_tail(f, red, dtype, fold_turns(f, red, dtype, stream));
     if (stream)
         STREAM_END();
 }
 
-INLINE void fold_red(const coll_fold *f, sn_dtype dtype, bool stream)
+INLINE void fold_red(const sn_fold *f, sn_dtype dtype, bool stream)
 {
     if (f->red == SN_MAX)
         fold_as(f, SN_MAX, dtype, stream);
@@ -159,7 +159,7 @@ INLINE void fold_red(const coll_fold *f, sn_dtype dtype, bool stream)
         fold_as(f, SN_SUM, dtype, stream);
 }
 
-static void fold(const coll_fold *f)
+static void fold(const sn_fold *f)
 {
     bool stream = f->stream;
     for (int k = 0; k < f->dsts; k++)
