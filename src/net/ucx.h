@@ -8,7 +8,7 @@
 #ifndef SN_NET_UCX_H
 #define SN_NET_UCX_H
 
-#include "base/base.h"
+#include "net/iface.h"
 
 #include <ucp/api/ucp.h>
 
@@ -25,9 +25,19 @@
     X(ucp_worker_get_efd)                                                                          \
     X(ucp_worker_arm)                                                                              \
     X(ucp_worker_progress)                                                                         \
+    X(ucp_worker_set_am_recv_handler)                                                              \
     X(ucp_ep_create)                                                                               \
     X(ucp_ep_close_nbx)                                                                            \
     X(ucp_ep_flush_nbx)                                                                            \
+    X(ucp_ep_rkey_unpack)                                                                          \
+    X(ucp_am_send_nbx)                                                                             \
+    X(ucp_mem_map)                                                                                 \
+    X(ucp_mem_unmap)                                                                               \
+    X(ucp_rkey_pack)                                                                               \
+    X(ucp_rkey_buffer_release)                                                                     \
+    X(ucp_rkey_destroy)                                                                            \
+    X(ucp_put_nbx)                                                                                 \
+    X(ucp_get_nbx)                                                                                 \
     X(ucp_tag_send_nbx)                                                                            \
     X(ucp_tag_recv_nbx)                                                                            \
     X(ucp_request_cancel)                                                                          \
@@ -45,7 +55,9 @@ typedef struct ucx {
 /* The library stays loaded until the process ends: it keeps threads and hooks of its own. */
 sn_status ucx_load(ucx *ret);
 
-/* A context over tcp on `device` only, quiet, without signal handlers. */
-sn_status ucx_context(const ucx *u, const char *device, ucp_context_h *ret);
+/* A context, quiet, without signal handlers. `transports`: "rc,ud,tcp" or some of them; NULL: RDMA
+ * when a device is active and UCX can use it, and tcp at this address. */
+sn_status ucx_context(const ucx *u, const net_address *address, const char *transports,
+                      ucp_context_h *ret, char ret_text[80]);
 
 #endif
