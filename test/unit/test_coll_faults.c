@@ -239,8 +239,9 @@ static void test_epoch(void **state)
     WORLD(here, epoch);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_differ), cmocka_unit_test(test_late),
         cmocka_unit_test(test_killed), cmocka_unit_test(test_senseless),
