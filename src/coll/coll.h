@@ -60,7 +60,7 @@ sn_status sn_coll_alloc(sn_coll *c, uint64_t bytes, void **ret);
 sn_status sn_coll_use(sn_coll *c, const sn_segment *segment);
 
 /* Collective over members (ranks, in group order, containing me; ≥ 1). The name goes into messages.
- * Groups of one work. */
+ * Groups of one work. What several threads make of the same members at once has different names. */
 sn_status sn_coll_group_create(sn_coll *c, const char *name, const int *members, int n,
                                sn_time deadline, sn_coll_group **ret);
 void sn_coll_group_free(sn_coll_group *g);
@@ -75,12 +75,11 @@ int sn_coll_group_me(const sn_coll_group *g);
 typedef struct sn_coll_call {
     sn_coll_op op;
     sn_red red;
-    sn_dtype dtype; /* F32, BF16, F16 for reductions; any type where bytes are only moved */
-    int64_t count;  /* elements, as in sn_coll_op; 0 allowed */
-    int root;       /* member index: broadcast, gather, scatter */
-    bool
-        deterministic; /* the sum is that of members 0, 1, 2 … in this order, in f32, rounded once */
-    const void *in;    /* keeps until the request completes */
+    sn_dtype dtype;     /* F32, BF16, F16 for reductions; any type where bytes are only moved */
+    int64_t count;      /* elements, as in sn_coll_op; 0 allowed */
+    int root;           /* member index: broadcast, gather, scatter */
+    bool deterministic; /* the sum in the order of the members, in f32, rounded once */
+    const void *in;     /* keeps until the request completes */
     void *out;
     int priority;          /* higher first among those posted */
     const char *algorithm; /* NULL: chosen */
