@@ -3,9 +3,9 @@
  * ordered — sums across hosts in the order of the members, whatever hosts they are on: every input
  * travels to where it is added.
  *
- *   all_reduce       member i owns slice i: the members of other hosts send it theirs, it reads its
- *                    host's in place, adds members 0, 1, 2 … and rounds once; the result goes to one
- *                    member of every other host, from which the others there copy it
+ *   all_reduce       member i owns slice i: the members of other hosts send it theirs, it reads
+ *                    its host's in place, adds members 0, 1, 2 … and rounds once; the result goes
+ *                    to one member of every other host, from which the others there copy it
  *   reduce_scatter   the same with blocks, which stay where they are
  *
  * Inputs are sent as they are: no sum travels, bf16 stays bf16. The price is that each member's

@@ -3,10 +3,10 @@
  * pipe — data in segments through stages of transfers, so that the wire and the processor work at
  * the same time. Private to algo.
  *
- *   slot     0          1          2          3          4             two segments, two stages that
- *   wire     post 0,0   post 1,0   post 0,1   post 1,1                 add what comes (segment, stage)
- *   work     enter 1    work 0,0   work 1,0   work 0,1   work 1,1
- *                                             signal     leave 0
+ *   slot   0          1          2          3          4          two segments, two stages that
+ *   wire   post 0,0   post 1,0   post 0,1   post 1,1              add what comes:
+ *   work   enter 1    work 0,0   work 1,0   work 0,1   work 1,1   segment, stage
+ *                                           signal     leave 0
  *
  * A slot is: post the transfers that are due, work on what came in the slot before, fence. A slot
  * is the same one on all members, and whatever blocks in it (fence, wait) needs only what others

@@ -6,8 +6,8 @@
  *                          t ──▶ t+1 ──▶ … ──▶ t-1          and the result goes once more around
  *
  * `ring` takes the members host by host, so that one neighbour on each host is on another. In
- * `ring_round_robin` every neighbour is on another host: it exists to be compared with, and is taken
- * only by name. The bytes between hosts are those of a ring of members, (p-1)/p of the vector over
+ * `ring_round_robin` every neighbour is on another host: it exists to be compared with, and is
+ * taken only by name. The bytes between hosts are those of a ring of members, (p-1)/p of the vector over
  * each hop and direction: where hosts have several members hierarchical_ring.c needs fewer.
  *
  * Neighbours on one host are a run. A chunk goes from run to run; the last member of a run that it
