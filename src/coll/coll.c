@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE_DEFAULT (UINT64_C(8) << 20)
+#define STAGE_DEFAULT (UINT64_C(6) << 20)
 #define SLACK 65536 /* what alignment of the caller's allocations may take */
 
 /* Bytes of my part that are not the caller's; the layout of coll_private.h. */
@@ -81,7 +81,7 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     c->rank = sn_net_rank(net);
     c->world = sn_net_world(net);
     c->next_port = 1;
-    c->units = SN_MAX(COLL_BLOCKS, (int) (stage / COLL_STAGE_MIN));
+    c->units = COLL_BLOCKS + (int) (stage / COLL_STAGE_MIN);
     c->units_free = c->units;
     c->unit_used = sn_alloc((size_t) c->units * sizeof(bool));
     c->local_of = sn_alloc((size_t) c->world * sizeof(int));

@@ -50,8 +50,9 @@
 #define COLL_STAMP(seq, round) ((uint64_t) (seq) << 24 | (uint64_t) (round))
 #define COLL_ROUNDS ((1 << 24) - 1) /* of one operation in one lane */
 #define COLL_ORDERED 0x80 /* in a print's reduction: the sum is that of members 0, 1, 2 … */
-#define COLL_USES 15      /* segments named by sn_coll_use */
-#define COLL_TEXT 480     /* a sentence about a failure */
+#define COLL_VOTE_BYTES 64
+#define COLL_USES 15  /* segments named by sn_coll_use */
+#define COLL_TEXT 480 /* a sentence about a failure */
 
 /* ---- shared memory ---- */
 
@@ -76,6 +77,8 @@ typedef struct coll_slot {
     coll_sign first; /* of lane 0 */
     coll_print print;
     unsigned char note[SN_ALGO_NOTE_BYTES + 24];
+    unsigned char vote[COLL_VOTE_BYTES]; /* the note of the vote, which some read still when the
+                                            operation's own is written */
     struct {
         coll_sign sign;
     } __attribute__((aligned(64))) more[COLL_LANES - 1];
@@ -163,6 +166,7 @@ typedef struct coll_transfer {
 typedef struct coll_run {
     coll_plan *plan; /* NULL: idle */
     int lane;
+    bool voting;
     int step;
     uint32_t base;     /* rounds of the lane's runs before this one */
     int64_t moved;     /* elements of the step done */
