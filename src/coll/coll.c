@@ -90,6 +90,8 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     sn_status status = opts->threads ? coll_threads_open(c) : SN_OK;
     if (status == SN_OK)
         status = open_segment(c, opts);
+    if (status == SN_OK)
+        status = coll_news_open(c);
     if (status < 0) {
         sn_coll_close(c);
         return sn_fail_in(status, "rank %d: open the collectives", sn_net_rank(net));
@@ -113,6 +115,7 @@ void sn_coll_close(sn_coll *c)
     if (c == NULL)
         return;
     say_closed(c);
+    coll_news_close(c);
     coll_groups_sweep(c, true);
     for (int i = 0; i < c->orphans; i++)
         sn_net_cancel(c->net, c->orphan[i]);
