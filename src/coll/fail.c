@@ -13,7 +13,7 @@
 /* ---- my group ---- */
 
 /* The first to come writes; what is there then stays. */
-static bool publish(sn_coll_group *g, sn_status status, uint64_t seq, const char *text)
+bool coll_publish(sn_coll_group *g, sn_status status, uint64_t seq, const char *text)
 {
     coll_block *b = g->block;
     if (__atomic_exchange_n(&b->failing, 1, __ATOMIC_ACQ_REL) != 0)
@@ -40,17 +40,36 @@ static void break_group(sn_coll_group *g, sn_status status, const char *text)
     }
     for (int i = 0; i < COLL_WINDOW && !coll_job_over(status); i++)
         coll_window_cancel(g, &g->window[i]);
-    publish(g, status, first, g->text);
+    coll_publish(g, status, first, g->text);
+    coll_news_tell(g);
 }
 
+/* A member of my host that gave up this operation or one before it; NULL: none. */
+static const coll_block *mate_gave_up(const sn_coll_req *r)
+{
+    const sn_coll_group *g = r->group;
+    for (int i = 0; i < g->locals; i++) {
+        const coll_member *m = &g->member[g->local[i]];
+        uint64_t seq = coll_load(&m->block->failed_seq);
+        if (seq != 0 && seq <= r->seq &&
+            __atomic_load_n(&m->block->port, __ATOMIC_ACQUIRE) == m->port)
+            return m->block;
+    }
+    return NULL;
+}
+
+/* That a peer has left says less than why: what it told before comes first. */
 sn_status coll_op_fail(sn_coll_req *r, sn_status status)
 {
     sn_coll_group *g = r->group;
-    if (g->broken == SN_OK) {
-        char text[COLL_TEXT];
-        snprintf(text, sizeof(text), "%s", sn_errmsg());
+    char text[COLL_TEXT];
+    snprintf(text, sizeof(text), "%s", sn_errmsg());
+    coll_aborts(r->coll);
+    const coll_block *cause = status == SN_EPEER ? mate_gave_up(r) : NULL;
+    if (g->broken == SN_OK && cause != NULL)
+        break_group(g, (sn_status) cause->status, cause->text);
+    else if (g->broken == SN_OK)
         break_group(g, status, text);
-    }
     if (r->status == SN_PENDING)
         coll_end(r, g->broken, g->text);
     return sn_fail(g->broken, "%s", g->text);
@@ -64,7 +83,7 @@ void sn_coll_group_abort(sn_coll_group *g, const char *why)
     char text[240];
     snprintf(text, sizeof(text), "rank %d (%s) aborted group %s: %s", c->rank,
              sn_net_host_name(c->net, c->rank), g->name, why != NULL ? why : "no reason given");
-    if (!publish(g, SN_ECANCEL, 1, text))
+    if (!coll_publish(g, SN_ECANCEL, 1, text))
         return;
     __atomic_store_n(&g->aborted, 1, __ATOMIC_RELEASE);
     __atomic_fetch_add(&c->aborts, 1, __ATOMIC_SEQ_CST);
@@ -84,7 +103,7 @@ void coll_aborts(sn_coll *c)
     c->aborts_seen = n;
     for (sn_coll_group *g = c->groups; g != NULL; g = g->next)
         if (g->broken == SN_OK && __atomic_load_n(&g->aborted, __ATOMIC_ACQUIRE) != 0)
-            break_group(g, SN_ECANCEL, g->block->text);
+            break_group(g, (sn_status) g->block->status, g->block->text);
 }
 
 /* ---- others ---- */
@@ -106,15 +125,11 @@ bool coll_peer_gave_up(sn_coll_req *r)
     sn_coll_group *g = r->group;
     sn_coll *c = r->coll;
     char what[200];
-    for (int i = 0; i < g->locals; i++) {
-        const coll_member *m = &g->member[g->local[i]];
-        uint64_t seq = coll_load(&m->block->failed_seq);
-        bool same = __atomic_load_n(&m->block->port, __ATOMIC_ACQUIRE) == m->port;
-        if (same && seq != 0 && seq <= r->seq) {
-            sn_status status = m->block->status;
-            coll_op_fail(r, sn_fail(status, "%.239s", m->block->text));
-            return true;
-        }
+    const coll_block *cause = mate_gave_up(r);
+    if (cause != NULL) {
+        sn_status status = (sn_status) cause->status;
+        coll_op_fail(r, sn_fail(status, "%.239s", cause->text));
+        return true;
     }
     for (int i = 0; i < g->locals; i++) {
         const coll_member *m = &g->member[g->local[i]];

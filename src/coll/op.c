@@ -81,6 +81,18 @@ static void run_end(coll_run *run)
 
 /* ---- chunks ---- */
 
+/* Can all members of my host reach it where it is? */
+static bool reachable(const sn_coll_group *g, const void *buf, uint64_t bytes)
+{
+    uint64_t place = coll_place_of(g->coll, buf, bytes);
+    if (place == COLL_NOWHERE)
+        return false;
+    for (int i = 0; i < g->locals && place >> 56 != 0; i++)
+        if (!coll_place_known(g->coll, g->member[g->local[i]].local, place))
+            return false;
+    return true;
+}
+
 /* Does this buffer go through the stage? */
 static bool needs_stage(const sn_coll_req *r, const void *buf, int blocks)
 {
@@ -89,7 +101,7 @@ static bool needs_stage(const sn_coll_req *r, const void *buf, int blocks)
         return false;
     if (r->many != NULL || (r->chunked && blocks > 1))
         return true;
-    return r->shared && r->group->locals > 0 && coll_place_of(r->coll, buf, bytes) == COLL_NOWHERE;
+    return r->shared && r->group->locals > 0 && !reachable(r->group, buf, bytes);
 }
 
 static sn_status stage_begin(sn_coll_req *r, coll_run *run, coll_plan *plan)
@@ -201,6 +213,7 @@ static sn_status start_vote(sn_coll_req *r, coll_run *run)
     run->in = (unsigned char *) &r->vote_in;
     run->out = (unsigned char *) &r->vote_out;
     run->in_staged = run->out_staged = false;
+    run->voting = true;
     return SN_OK;
 }
 
@@ -211,8 +224,10 @@ static sn_status start(sn_coll_req *r)
     g->started = r->seq;
     coll_record_start(r);
     w->prints_sent = w->prints_ok = g->partners == 0;
-    for (int i = 0; i < COLL_LANES; i++)
+    for (int i = 0; i < COLL_LANES; i++) {
         w->run[i].base = 0;
+        w->run[i].voting = w->run[i].closing = false;
+    }
     if (r->many != NULL || (r->shared && r->call.count > staged_chunk(r))) {
         if (r->many == NULL)
             return start_vote(r, &w->run[0]);
@@ -238,6 +253,7 @@ static sn_status vote(sn_coll_req *r, bool *moved)
     if (status != SN_OK)
         return status;
     run_end(run);
+    run->voting = false;
     r->stage = COLL_MAIN;
     *moved = true;
     return set_chunk(r, r->vote_out > 0 ? staged_chunk(r) : plain_chunk(r));
