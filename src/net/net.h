@@ -5,8 +5,9 @@
  *
  *   boot   "put my blob, get everyone's": the launcher's socket, PMIx, or alone
  *   net    one per worker: who is on my host (sockets and shared life pages to those), UCX
- * endpoints to all others beat   one heartbeat thread per worker: raises the page's beat, looks at
- * the lives on its host
+ *          endpoints to all others
+ *   beat   one heartbeat thread per worker: says that this worker lives, in the control page, to
+ *          its host mates in shared memory, to other hosts in UDP packets; notices who is silent
  *
  * Invariants
  *  1. Every wait takes an absolute deadline (CLOCK_MONOTONIC, sn_now of os) and fails with a
@@ -81,6 +82,10 @@ typedef struct sn_net_opts {
     const char *bind_address; /* IP address UCX should use; NULL: lo when all are on one machine,
                                  else the default route's interface, else the first that is up */
     sn_time deadline;         /* for finding everybody */
+    sn_time detect_ns;        /* a peer that is silent so long has failed; 0: 100 ms; negative: only
+                                 deaths are noticed, not silence. The same on all ranks */
+    const char *transports;   /* across hosts: "rc", "ud" (RDMA), "tcp" or several, comma between;
+                                 NULL: RDMA where UCX can use an active device, and tcp */
 } sn_net_opts;
 
 /* Collective; borrows boot until it returns, host_name and bind_address too, page until close. */
@@ -95,6 +100,7 @@ bool sn_net_same_host(const sn_net *net, int rank);
 int sn_net_host_index(const sn_net *net, int rank); /* hosts numbered by their lowest rank */
 int sn_net_hosts(const sn_net *net);
 const char *sn_net_host_name(const sn_net *net, int rank); /* "h1" */
+const char *sn_net_transport(const sn_net *net);           /* "tcp on eth0"; "memory" on one host */
 sn_page *sn_net_page(const sn_net *net);
 
 /* ---- point to point across hosts ----
@@ -134,6 +140,44 @@ sn_status sn_net_alive(const sn_net *net);
  * sn_net_alive learns it from the heartbeat thread up to 20 ms later. For before each sleep. */
 sn_status sn_net_look(sn_net *net);
 void sn_net_peer_failed(sn_net *net, int rank, const char *how); /* a layer above found out */
+/* It said goodbye: in good order, or because of another's failure. A rank of my host is known to
+ * have left from the sn_net_look after its sn_net_close on, one elsewhere once its goodbye came. */
+bool sn_net_left(const sn_net *net, int rank);
+
+/* ---- parcels across hosts: small messages that a function on the target takes ----
+ *
+ * The function runs on the target's worker thread, inside any call that drives progress; it may
+ * send parcels, and nothing else of net. Parcels between a pair are taken in the order sent. A
+ * parcel to a port that was closed is dropped. */
+#define SN_PARCEL_BYTES 8000
+#define SN_PARCELS 64 /* that a rank may have under way */
+typedef void (*sn_net_port_fn)(void *ctx, int from, const void *data, size_t bytes);
+sn_status sn_net_port_open(sn_net *net, sn_net_port_fn fn, void *ctx, uint32_t *ret_port);
+void sn_net_port_close(sn_net *net, uint32_t port);
+/* A parcel to fill: SN_PARCEL_BYTES, 8-byte aligned; NULL when all are under way: drive progress.
+ * `reply` takes from those kept for answers to parcels, so that two ranks that wait for room answer
+ * each other. */
+void *sn_net_parcel_take(sn_net *net, bool reply);
+void sn_net_parcel_drop(sn_net *net, void *parcel);
+sn_status sn_net_parcel_send(sn_net *net, int peer, uint32_t port, void *parcel, size_t bytes);
+/* +1 while an answer is expected, so that progress looks at the sockets each time; -1 after. */
+void sn_net_expect(sn_net *net, int more);
+
+/* ---- one-sided access across hosts ---- */
+typedef struct sn_net_region sn_net_region;
+/* Collective over members (may include ranks of my host, which are left out): they may read and
+ * write [at, at + bytes) of my memory until the region is closed. */
+sn_status sn_net_region_open(sn_net *net, const int *members, int n, void *at, uint64_t bytes,
+                             sn_time deadline, sn_net_region **ret);
+/* Local, after all members have agreed that nothing is under way (or died). NULL is fine. */
+void sn_net_region_close(sn_net_region *region);
+/* [offset, offset + bytes) of members[member]'s memory; as sn_net_send: `buf` is borrowed until the
+ * request completes, SN_AGAIN when requests are out. A put is there when a later flush is done. */
+sn_status sn_net_put(sn_net_region *region, int member, uint64_t offset, const void *buf,
+                     size_t bytes, sn_net_req **ret);
+sn_status sn_net_get(sn_net_region *region, int member, uint64_t offset, void *buf, size_t bytes,
+                     sn_net_req **ret);
+sn_status sn_net_flush(sn_net *net, int peer, sn_net_req **ret);
 
 /* ---- setting up groups ---- */
 
