@@ -18,11 +18,11 @@
 
 #include <jansson.h>
 
-#define RATIO_PAIRS_MIN 30
+#define SAMPLES_MIN 30 /* of a ratio, of a percentile */
 
-static const bench_case *const areas[] = {bench_compute, bench_net,  bench_gmem,  bench_coll,
-                                          bench_gloo,    bench_link, bench_train, bench_ckpt,
-                                          bench_heal,    bench_plan};
+static const bench_case *const areas[] = {bench_compute, bench_net,   bench_gmem,  bench_coll,
+                                          bench_gloo,    bench_link,  bench_watch, bench_train,
+                                          bench_ckpt,    bench_death, bench_heal,  bench_plan};
 
 /* Areas of parts of the system that are not there yet. */
 static const char *const later[] = {"sched", "sim"};
@@ -183,8 +183,7 @@ static void judge(const bench_case *c, const bench_result *r, verdict *v)
         break;
     case BENCH_RATIO_MIN:
         snprintf(v->bar, sizeof v->bar, ">= %gx %s", c->bar_value, c->peer);
-        v->met =
-            SN_MIN(r->samples, r->peer_samples) >= RATIO_PAIRS_MIN && v->ratio_low >= c->bar_value;
+        v->met = SN_MIN(r->samples, r->peer_samples) >= SAMPLES_MIN && v->ratio_low >= c->bar_value;
         break;
     case BENCH_SHARE:
         v->met = true;
@@ -200,7 +199,7 @@ static void judge(const bench_case *c, const bench_result *r, verdict *v)
     case BENCH_TAIL_MAX:
         snprintf(v->bar, sizeof v->bar, "p99 <= %g %s", c->bar_value, c->unit);
         v->value = bench_tail(r->sample, r->samples);
-        v->met = v->value <= c->bar_value;
+        v->met = r->samples >= SAMPLES_MIN && v->value <= c->bar_value;
         break;
     }
     judge_share(c, r, low, high, v);
@@ -321,7 +320,8 @@ static int no_area(const char *area)
         }
     fprintf(stderr, "supernode bench: no area '%s'; there are", area);
     for (size_t a = 0; a < SN_COUNT(areas); a++)
-        fprintf(stderr, " %s,", areas[a]->area);
+        if (a == 0 || strcmp(areas[a]->area, areas[a - 1]->area) != 0)
+            fprintf(stderr, " %s,", areas[a]->area);
     fprintf(stderr, " and all\n");
     return SN_EXIT_USAGE;
 }

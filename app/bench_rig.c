@@ -5,6 +5,7 @@
 
 #include "os/os.h"
 
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -224,6 +225,7 @@ sn_status bench_rig_start(const bench_rig_opts *opts, bench_rig **ret)
     bench_job job = {.world = opts->ranks,
                      .host = opts->host,
                      .wire = opts->wire,
+                     .detect_ns = opts->detect_ns,
                      .ctx = rig,
                      .open = rank_open,
                      .step = rank_step,
@@ -248,10 +250,28 @@ void bench_rig_stop(bench_rig *rig)
     free(rig);
 }
 
-sn_status bench_rig_ask(bench_rig *rig, const bench_ask *ask, double *ret)
+void bench_rig_kill(bench_rig *rig)
+{
+    for (int r = 0; r < rig->opts.ranks; r++)
+        bench_world_signal(rig->world, r, SIGKILL);
+    bench_rig_stop(rig);
+}
+
+sn_flag_line *bench_rig_flag(bench_rig *rig, int rank)
+{
+    return &rig->shared->flag[rank];
+}
+
+sn_status bench_rig_tell(bench_rig *rig, const bench_ask *ask)
 {
     rig->shared->ask = *ask;
-    SN_TRY(bench_world_ask(rig->world, 0));
+    return bench_world_tell(rig->world, 0);
+}
+
+sn_status bench_rig_ask(bench_rig *rig, const bench_ask *ask, double *ret)
+{
+    SN_TRY(bench_rig_tell(rig, ask));
+    SN_TRY(bench_world_hear(rig->world, -1));
     *ret = bench_world_max(rig->world, 0);
     return SN_OK;
 }

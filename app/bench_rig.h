@@ -24,6 +24,7 @@ typedef struct bench_rig_opts {
     bool ordinary;                /* malloc'ed buffers too */
     uint64_t loop_bytes;          /* a buffer a rank that all map, for bench_do_loop; 0 none */
     const char *record;           /* a directory for flight recorders, NULL: none */
+    sn_time detect_ns;            /* as in sn_net_opts */
 } bench_rig_opts;
 
 struct bench_rank;
@@ -57,7 +58,11 @@ sn_status bench_rig_start(const bench_rig_opts *opts, bench_rig **ret);
 void bench_rig_stop(bench_rig *rig); /* NULL is fine */
 /* Every rank does it once; *ret is the slowest rank's first value. */
 sn_status bench_rig_ask(bench_rig *rig, const bench_ask *ask, double *ret);
+/* The same in two, for what happens in between: then bench_world_hear. */
+sn_status bench_rig_tell(bench_rig *rig, const bench_ask *ask);
 bench_world *bench_rig_world(const bench_rig *rig);
+sn_flag_line *bench_rig_flag(bench_rig *rig, int rank); /* the one that bench_rank_flag gives */
+void bench_rig_kill(bench_rig *rig);                    /* stop, without waiting for goodbyes */
 
 /* Who else can do `times` operations back to back, and says the seconds of one. */
 typedef struct bench_rival {

@@ -289,8 +289,10 @@ sn_status bench_net_open(sn_boot *boot, const bench_job *job, sn_net **ret)
     snprintf(name, sizeof name, "h%d", host);
     if (job->wire)
         bench_wire_address(host, address);
-    sn_net_opts opts = {
-        .host_name = name, .bind_address = address, .deadline = sn_now() + 30 * SN_SEC};
+    sn_net_opts opts = {.host_name = name,
+                        .bind_address = address,
+                        .deadline = sn_now() + 30 * SN_SEC,
+                        .detect_ns = job->detect_ns};
     return sn_net_open(boot, &opts, ret);
 }
 

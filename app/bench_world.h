@@ -22,7 +22,8 @@ typedef struct bench_job {
     const int *host; /* [world] index of each rank's host, NULL: all on one */
     /* the hosts are these; NULL: they differ in name only, and talk over the loopback */
     const bench_wire *wire;
-    void *ctx; /* seen by every rank as it was when the world started */
+    sn_time detect_ns; /* as in sn_net_opts */
+    void *ctx;         /* seen by every rank as it was when the world started */
     sn_status (*open)(sn_boot *boot, const struct bench_job *job, void **ret_state);
     sn_status (*step)(void *state, int64_t arg, double ret[BENCH_VALUES]);
     void (*close)(void *state);
