@@ -149,13 +149,13 @@ static sn_status ask(const question *q, answer *a)
     for (int i = 0; i < n && i < ROWS_MAX; i++) {
         candidate *c = &a->candidate[a->candidates++];
         *c = (candidate){.row = rows[i]};
-        c->fits = (rows[i]->ops >> q->call.op & 1) != 0 && rows[i]->fits(&q->group, &q->call);
+        c->fits = sn_algo_fits(rows[i], &q->group, &q->call);
         if (!c->fits)
             continue;
         sn_algo_model bytes = q->model;
         bytes.signal_ns = bytes.net_latency_ns = bytes.net_message_ns = 0;
-        c->ns = rows[i]->cost_ns(&q->group, &q->call, &q->model);
-        c->waiting_ns = c->ns - rows[i]->cost_ns(&q->group, &q->call, &bytes);
+        c->ns = sn_algo_cost_ns(rows[i], &q->group, &q->call, &q->model);
+        c->waiting_ns = c->ns - sn_algo_cost_ns(rows[i], &q->group, &q->call, &bytes);
     }
     qsort(a->candidate, (size_t) a->candidates, sizeof(candidate), by_time);
     return SN_OK;

@@ -21,15 +21,20 @@ typedef struct walk {
 static int64_t buf_count(const walk *w, int member, sn_buf buf)
 {
     const sn_algo_call *c = w->c;
-    bool wide_in = c->op == SN_REDUCE_SCATTER || c->op == SN_ALL_TO_ALL;
-    bool wide_out = c->op == SN_ALL_GATHER || c->op == SN_ALL_TO_ALL;
+    bool root = member == c->root;
+    bool blocks_in = c->op == SN_REDUCE_SCATTER || c->op == SN_ALL_TO_ALL || c->op == SN_SCATTER;
+    bool blocks_out = c->op == SN_ALL_GATHER || c->op == SN_ALL_TO_ALL || c->op == SN_GATHER;
+    bool no_in = c->op == SN_BROADCAST || (c->op == SN_SCATTER && !root);
+    bool no_out = c->op == SN_GATHER && !root;
     switch (buf) {
     case SN_BUF_IN:
-        return c->op == SN_BROADCAST ? 0 : c->count * (wide_in ? w->n : 1);
+        return no_in ? 0 : c->count * (blocks_in ? w->n : 1);
     case SN_BUF_OUT:
-        return c->count * (wide_out ? w->n : 1);
+        return no_out ? 0 : c->count * (blocks_out ? w->n : 1);
     case SN_BUF_TMP:
         return w->all[member].tmp_count;
+    case SN_BUF_WIDE:
+        return w->all[member].wide_count;
     case SN_BUF_NOTE:
         break;
     }
@@ -139,7 +144,7 @@ static void check_end(walk *w)
         for (int k = 0; k < w->n; k++)
             SN_ASSERT(k == i || w->sent[k * w->n + i] == w->taken[k * w->n + i]);
         bool given = w->c->op == SN_BARRIER || (w->c->op == SN_BROADCAST && i == w->c->root);
-        for (int64_t k = 0; k < w->out_count && !given; k++)
+        for (int64_t k = 0; k < buf_count(w, i, SN_BUF_OUT) && !given; k++)
             SN_ASSERT(w->out[w->out_count * i + k]);
     }
 }
@@ -148,7 +153,7 @@ void sn_sched_check(const sn_algo_group *g, const sn_algo_call *c, const sn_sche
 {
     size_t n = (size_t) g->members;
     walk w = {.g = g, .c = c, .all = all, .n = g->members};
-    w.out_count = buf_count(&w, 0, SN_BUF_OUT);
+    w.out_count = buf_count(&w, c->root, SN_BUF_OUT);
     w.at = sn_alloc(n * sizeof(int));
     w.round = sn_alloc(n * sizeof(int));
     w.sent = sn_alloc(n * n * sizeof(int));

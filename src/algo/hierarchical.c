@@ -203,11 +203,12 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
                           sn_sched *ret)
 {
     static void (*const build[SN_COLL_OPS])(algo_lanes *) = {
-        [SN_ALL_REDUCE] = all_reduce, [SN_REDUCE_SCATTER] = reduce_scatter,
-        [SN_ALL_GATHER] = all_gather, [SN_BROADCAST] = broadcast,
-        [SN_ALL_TO_ALL] = all_to_all, [SN_BARRIER] = barrier,
+        [SN_ALL_REDUCE] = all_reduce,        [SN_REDUCE_SCATTER] = reduce_scatter,
+        [SN_ALL_GATHER] = all_gather,        [SN_BROADCAST] = broadcast,
+        [SN_ALL_TO_ALL] = all_to_all,        [SN_GATHER] = algo_rooted_straight,
+        [SN_SCATTER] = algo_rooted_straight, [SN_BARRIER] = barrier,
     };
-    static const int rounds[SN_COLL_OPS] = {3, 2, 3, 3, 2, 2};
+    static const int rounds[SN_COLL_OPS] = {3, 2, 3, 3, 2, 2, 2, 2};
     algo_lanes t = algo_lanes_begin(g, c, me, arena);
     build[c->op](&t);
     bool notes = c->op == SN_BARRIER || (c->op == SN_ALL_REDUCE && algo_lanes_small(c));
@@ -238,6 +239,10 @@ static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_al
     case SN_ALL_TO_ALL:
         return algo_signal_ns(m, 2) + algo_copy_ns(m, 2 * p * bytes) +
                algo_wire_ns(m, 1, others * (int) l, (p - l) * l * bytes);
+    case SN_GATHER:
+    case SN_SCATTER:
+        return algo_signal_ns(m, 2) + algo_copy_ns(m, bytes) +
+               algo_wire_ns(m, 1, (int) (p - l), (p - l) * bytes);
     case SN_BARRIER:
     case SN_COLL_OPS:
         break;

@@ -35,6 +35,10 @@ bool algo_lanes_small(const sn_algo_call *c); /* all_reduce: through the notes, 
 void algo_lanes_all_reduce(algo_lanes *t, algo_across across);
 void algo_lanes_broadcast(algo_lanes *t, algo_across across);
 
+/* gather and scatter (rooted.c); two rounds. */
+void algo_rooted_straight(algo_lanes *t);
+void algo_rooted_tree(algo_lanes *t);
+
 /* Ends a schedule that was one of the two above. */
 void algo_lanes_end(algo_lanes *t, const char *name, sn_sched *ret);
 

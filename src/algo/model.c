@@ -86,3 +86,11 @@ sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card, int membe
     m.members_per_core = sharing(topo, card, members);
     return m;
 }
+
+sn_algo_model sn_algo_model_for(const sn_algo_model *fitted, const sn_topo *topo, const int *card,
+                                int members)
+{
+    sn_algo_model m = *fitted;
+    m.members_per_core = sn_algo_model_from(topo, card, members).members_per_core;
+    return m;
+}

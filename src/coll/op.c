@@ -24,7 +24,8 @@ static int blocks_in(const sn_coll_req *r)
     sn_coll_op op = r->call.op;
     if (op == SN_BROADCAST || op == SN_BARRIER)
         return 0;
-    return op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL ? r->group->size : 1;
+    bool each = op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL || op == SN_SCATTER;
+    return each ? r->group->size : 1;
 }
 
 static int blocks_out(const sn_coll_req *r)
@@ -32,7 +33,7 @@ static int blocks_out(const sn_coll_req *r)
     sn_coll_op op = r->call.op;
     if (op == SN_BARRIER)
         return 0;
-    return op == SN_ALL_GATHER || op == SN_ALL_TO_ALL ? r->group->size : 1;
+    return op == SN_ALL_GATHER || op == SN_ALL_TO_ALL || op == SN_GATHER ? r->group->size : 1;
 }
 
 static size_t element(const sn_coll_req *r)
@@ -404,7 +405,7 @@ static sn_coll_call normal(const sn_coll_call *call)
     sn_coll_call c = *call;
     if (c.op != SN_ALL_REDUCE && c.op != SN_REDUCE_SCATTER && (unsigned) c.red < SN_REDS)
         c.red = SN_SUM;
-    if (c.op != SN_BROADCAST)
+    if (c.op != SN_BROADCAST && c.op != SN_GATHER && c.op != SN_SCATTER)
         c.root = 0;
     if (c.op == SN_BROADCAST || c.op == SN_BARRIER)
         c.in = NULL;

@@ -26,6 +26,7 @@ static void *address(const sn_coll_req *r, sn_place p, int64_t more)
         return p.member == g->me ? r->run.out + at : m->base + s->out_at + at;
     case SN_BUF_TMP:
         return g->tmp[r->seq % COLL_WINDOW] + at;
+    case SN_BUF_WIDE: /* no schedule has it yet */
     case SN_BUF_NOTE:
         break;
     }

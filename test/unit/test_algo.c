@@ -233,17 +233,20 @@ static void make_member(world *w, int me, bool in_place)
     member *m = &w->m[me];
     sn_coll_op op = w->c.op;
     int64_t n = w->c.count, p = w->g.members;
-    m->in_count = op == SN_BROADCAST || op == SN_BARRIER           ? 0
-                  : op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL ? n * p
-                                                                   : n;
-    m->out_count = op == SN_BARRIER ? 0 : op == SN_ALL_GATHER || op == SN_ALL_TO_ALL ? n * p : n;
+    bool root = me == w->c.root;
+    bool blocks_in = op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL || op == SN_SCATTER;
+    bool blocks_out = op == SN_ALL_GATHER || op == SN_ALL_TO_ALL || op == SN_GATHER;
+    bool no_in = op == SN_BROADCAST || op == SN_BARRIER || (op == SN_SCATTER && !root);
+    bool no_out = op == SN_BARRIER || (op == SN_GATHER && !root);
+    m->in_count = no_in ? 0 : blocks_in ? n * p : n;
+    m->out_count = no_out ? 0 : blocks_out ? n * p : n;
     m->in = guarded((size_t) m->in_count * w->el, &m->in_mem);
     m->out = guarded((size_t) m->out_count * w->el, &m->out_mem);
     m->note = guarded(SN_ALGO_NOTE_BYTES, &m->note_mem);
-    if (in_place && m->in_count > 0) {
-        if (op == SN_ALL_GATHER)
+    if (in_place && m->in_count > 0 && m->out_count > 0) {
+        if (op == SN_ALL_GATHER || op == SN_GATHER)
             m->in = m->out + (size_t) (n * me) * w->el;
-        else if (op == SN_REDUCE_SCATTER)
+        else if (op == SN_REDUCE_SCATTER || op == SN_SCATTER)
             m->out = m->in + (size_t) (n * me) * w->el;
         else
             m->out = m->in;
@@ -277,7 +280,10 @@ static double expected(const world *w, int me, int64_t i, double *ret_tolerance)
     case SN_BROADCAST:
         return get(w, w->m[w->c.root].in_copy, i);
     case SN_ALL_GATHER:
+    case SN_GATHER:
         return get(w, w->m[i / n].in_copy, i % n);
+    case SN_SCATTER:
+        return get(w, w->m[w->c.root].in_copy, n * me + i);
     case SN_ALL_TO_ALL:
         return get(w, w->m[i / n].in_copy, n * me + i % n);
     default:
