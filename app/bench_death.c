@@ -34,7 +34,7 @@ static sn_status wait_for_end(bench_rank *r, bool cut, double ret[BENCH_VALUES])
 {
     char named[32];
     sn_coll_call barrier = {.op = SN_BARRIER};
-    sn_status status = sn_coll_run(r->group, &barrier, sn_now() + PATIENCE_S * SN_SEC);
+    sn_status status = sn_coll_run(r->group[BENCH_ALL], &barrier, sn_now() + PATIENCE_S * SN_SEC);
     ret[0] = (double) sn_now();
     snprintf(named, sizeof named, "rank %d", VICTIM);
     if (status == SN_OK)

@@ -83,8 +83,8 @@ static void fitting(const bench_shape *s, const sn_algo_call *c, bench_rows *ret
 
 static bench_ask ask_of(const sn_algo_call *c, const sn_algo_row *row)
 {
-    bench_ask ask = {.fn = bench_do_call, .op = c->op, .dtype = c->dtype, .count = c->count,
-                     .times = 1};
+    bench_ask ask = {
+        .fn = bench_do_call, .op = c->op, .dtype = c->dtype, .count = c->count, .times = 1};
     snprintf(ask.algorithm, sizeof ask.algorithm, "%s", row->name);
     return ask;
 }
