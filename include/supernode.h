@@ -8,6 +8,7 @@
 #include "algo/algo.h"
 #include "base/base.h"
 #include "ckpt/ckpt.h"
+#include "codec/codec.h"
 #include "coll/coll.h"
 #include "ctl/ctl.h"
 #include "fold/fold.h"

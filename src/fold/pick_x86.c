@@ -7,7 +7,7 @@ const sn_fold_table *sn_fold_kernels(void)
     if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
         return &sn_fold_avx512;
-    if (__builtin_cpu_supports("avx2"))
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"))
         return &sn_fold_avx2;
     return &sn_fold_plain;
 }
