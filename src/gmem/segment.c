@@ -3,7 +3,7 @@
  * Creating a segment is a small agreement: sizes and free memory first, so that all members refuse
  * alike what does not fit; then everybody makes its part and tells how that went; then the parts
  * are handed over and mapped, and everybody tells again. */
-#include "gmem/gmem.h"
+#include "gmem/segment.h"
 
 #include "os/os.h"
 
@@ -17,20 +17,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct part {
-    int rank;
-    uint64_t bytes; /* usable */
-    uint64_t mapped;
-    char *map; /* head, then the usable part; NULL on another host */
-} part;
-
-struct sn_segment {
-    sn_net *net;
-    int n, me;
-    part *parts;   /* [n] */
-    uint64_t used; /* of my part */
-};
-
 /* ---- how it went, everywhere ---- */
 
 typedef struct verdict {
@@ -38,9 +24,9 @@ typedef struct verdict {
     char text[252];
 } verdict;
 
-/* The first member's failure becomes everybody's. */
-static sn_status agree(sn_segment *seg, const int *members, sn_status mine, sn_time deadline)
+sn_status gmem_agree(sn_segment *seg, sn_status mine, sn_time deadline)
 {
+    const int *members = seg->members;
     verdict v = {.status = mine};
     if (mine < 0)
         snprintf(v.text, sizeof v.text, "%s", sn_errmsg());
@@ -74,7 +60,8 @@ static uint64_t limit_of(int what)
 static uint64_t mapped_bytes(uint64_t bytes)
 {
     uint64_t page = (uint64_t) sysconf(_SC_PAGESIZE);
-    return SN_ALIGN_UP(SN_GMEM_HEAD + bytes, page);
+    return SN_ALIGN_UP(SN_GMEM_HEAD + bytes, page) +
+           SN_ALIGN_UP(SN_WINDOWS_MAX * sizeof(sn_flag_line), page);
 }
 
 /* The judgement about the host of member `i`; the same on every member, from the same numbers. */
@@ -103,8 +90,9 @@ static sn_status check_host(const sn_segment *seg, const wish *wishes, int i)
     return SN_OK;
 }
 
-static sn_status check_fit(sn_segment *seg, const int *members, uint64_t bytes, sn_time deadline)
+static sn_status check_fit(sn_segment *seg, uint64_t bytes, sn_time deadline)
 {
+    const int *members = seg->members;
     wish mine = {bytes, sn_memory_available(), limit_of(RLIMIT_FSIZE), limit_of(RLIMIT_AS)};
     wish *wishes = sn_alloc((size_t) seg->n * sizeof *wishes);
     sn_status status =
@@ -123,7 +111,7 @@ static sn_status check_fit(sn_segment *seg, const int *members, uint64_t bytes, 
 
 /* ---- my part ---- */
 
-static sn_status map(part *p, int fd)
+static sn_status map(gmem_part *p, int fd)
 {
     void *at = mmap(NULL, p->mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (at == MAP_FAILED)
@@ -135,7 +123,7 @@ static sn_status map(part *p, int fd)
 
 /* Every page there and in my page tables: one pass, which reports a lack of memory as an error
  * where a touch would be a SIGBUS. Kernels before 5.14 get at least the pages. */
-static bool back(const part *p, int fd)
+static bool back(const gmem_part *p, int fd)
 {
     if (madvise(p->map, p->mapped, MADV_POPULATE_WRITE) == 0)
         return true;
@@ -143,7 +131,7 @@ static bool back(const part *p, int fd)
 }
 
 /* Backed, and of a size that nobody can change: a mapping of it can never fault. */
-static sn_status fill(part *p, int fd)
+static sn_status fill(gmem_part *p, int fd)
 {
     char asked[32];
     if (ftruncate(fd, (off_t) p->mapped))
@@ -160,7 +148,7 @@ static sn_status fill(part *p, int fd)
 
 static sn_status make_part(sn_segment *seg, int *ret_fd)
 {
-    part *p = &seg->parts[seg->me];
+    gmem_part *p = &seg->parts[seg->me];
     p->mapped = mapped_bytes(p->bytes);
     int fd = memfd_create("sn-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
@@ -173,7 +161,7 @@ static sn_status make_part(sn_segment *seg, int *ret_fd)
 
 static sn_status map_other(sn_segment *seg, int i, int fd)
 {
-    part *p = &seg->parts[i];
+    gmem_part *p = &seg->parts[i];
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
     p->mapped = mapped_bytes(p->bytes);
@@ -214,8 +202,11 @@ static sn_segment *create(sn_net *net, const int *members, int n)
     sn_segment *seg = sn_alloc(sizeof *seg);
     seg->net = net;
     seg->n = n;
+    seg->refs = 1;
     seg->parts = sn_alloc((size_t) n * sizeof *seg->parts);
+    seg->members = sn_alloc((size_t) n * sizeof *seg->members);
     for (int i = 0; i < n; i++) {
+        seg->members[i] = members[i];
         seg->parts[i].rank = members[i];
         if (members[i] == sn_net_rank(net))
             seg->me = i;
@@ -223,12 +214,11 @@ static sn_segment *create(sn_net *net, const int *members, int n)
     return seg;
 }
 
-static sn_status build(sn_segment *seg, const int *members, uint64_t bytes, sn_time deadline,
-                       int *fd)
+static sn_status build(sn_segment *seg, uint64_t bytes, sn_time deadline, int *fd)
 {
-    SN_TRY(check_fit(seg, members, bytes, deadline));
-    SN_TRY(agree(seg, members, make_part(seg, fd), deadline));
-    return agree(seg, members, map_others(seg, *fd, deadline), deadline);
+    SN_TRY(check_fit(seg, bytes, deadline));
+    SN_TRY(gmem_agree(seg, make_part(seg, fd), deadline));
+    return gmem_agree(seg, map_others(seg, *fd, deadline), deadline);
 }
 
 sn_status sn_gmem_create(sn_net *net, const int *members, int n, uint64_t bytes, sn_time deadline,
@@ -238,7 +228,7 @@ sn_status sn_gmem_create(sn_net *net, const int *members, int n, uint64_t bytes,
         return sn_fail(SN_EINVAL, "a segment of %d members in a world of %d", n, sn_net_world(net));
     sn_segment *seg = create(net, members, n);
     int fd = -1;
-    sn_status status = build(seg, members, bytes, deadline, &fd);
+    sn_status status = build(seg, bytes, deadline, &fd);
     if (fd >= 0)
         close(fd);
     if (status < 0) {
@@ -249,15 +239,41 @@ sn_status sn_gmem_create(sn_net *net, const int *members, int n, uint64_t bytes,
     return SN_OK;
 }
 
-void sn_gmem_free(sn_segment *seg)
+/* UCX writes what comes from another host to the address it was told, whoever owns it by then. So
+ * where something may still come, memory of no value takes the part's place. */
+static void unmap_mine(const sn_segment *seg, const gmem_part *p)
 {
-    if (!seg)
+    if (!seg->maybe_written ||
+        mmap(p->map, p->mapped, PROT_READ | PROT_WRITE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED)
+        munmap(p->map, p->mapped);
+}
+
+void gmem_unref(sn_segment *seg)
+{
+    if (--seg->refs)
         return;
     for (int i = 0; i < seg->n; i++)
-        if (seg->parts[i].map)
+        if (i == seg->me && seg->parts[i].map)
+            unmap_mine(seg, &seg->parts[i]);
+        else if (seg->parts[i].map)
             munmap(seg->parts[i].map, seg->parts[i].mapped);
     free(seg->parts);
+    free(seg->members);
     free(seg);
+}
+
+void sn_gmem_free(sn_segment *seg)
+{
+    if (seg)
+        gmem_unref(seg);
+}
+
+sn_flag_line *gmem_window_line(const sn_segment *seg, int member, int slot)
+{
+    const gmem_part *p = &seg->parts[member];
+    char *end = p->map + p->mapped;
+    return (sn_flag_line *) (void *) (end - SN_WINDOWS_MAX * sizeof(sn_flag_line)) + slot;
 }
 
 void *sn_gmem_base(const sn_segment *seg, int member)

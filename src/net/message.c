@@ -45,7 +45,7 @@ static void complete(sn_net_req *req, ucs_status_t code, size_t got)
         give_back(req);
 }
 
-static void on_sent(void *request, ucs_status_t code, void *ctx)
+void wire_on_sent(void *request, ucs_status_t code, void *ctx)
 {
     sn_net_req *req = ctx;
     req->wire->u.ucp_request_free(request);
@@ -75,8 +75,16 @@ static sn_status check_peer(sn_net *net, int peer, uint64_t tag)
     return net_state(net, peer) == NET_DEAD ? net_peer_gone(net, peer) : SN_OK;
 }
 
-static sn_net_req *take(net_wire *wire, int peer, bool send, bool control, uint64_t tag,
-                        size_t bytes)
+sn_status wire_check_peer(sn_net *net, int peer)
+{
+    SN_TRY(check_peer(net, peer, 0));
+    if (net_state(net, peer) != NET_FINE || !net->wire->peers[peer].ep)
+        return net_peer_gone(net, peer);
+    return SN_OK;
+}
+
+sn_net_req *wire_take(net_wire *wire, int peer, wire_kind kind, bool control, uint64_t tag,
+                      size_t bytes)
 {
     sn_net_req *req = wire->free_list;
     if (!req || (!control && wire->held == WIRE_REQUESTS))
@@ -86,14 +94,14 @@ static sn_net_req *take(net_wire *wire, int peer, bool send, bool control, uint6
     *req = (sn_net_req){.wire = wire,
                         .peer = peer,
                         .used = true,
-                        .send = send,
+                        .kind = kind,
                         .control = control,
                         .tag = tag,
                         .bytes = bytes};
     return req;
 }
 
-static void note_started(sn_net_req *req, ucs_status_ptr_t started, size_t got)
+void wire_note_started(sn_net_req *req, ucs_status_ptr_t started, size_t got)
 {
     if (UCS_PTR_IS_PTR(started)) {
         if (!req->done)
@@ -107,20 +115,19 @@ static sn_status start_send(sn_net *net, int peer, bool control, uint64_t tag, c
                             size_t bytes, sn_net_req **ret)
 {
     SN_TRY(check_peer(net, peer, tag));
+    SN_TRY(wire_check_peer(net, peer));
     net_wire *wire = net->wire;
-    if (net_state(net, peer) != NET_FINE || !wire->peers[peer].ep)
-        return net_peer_gone(net, peer);
-    sn_net_req *req = take(wire, peer, true, control, tag, bytes);
+    sn_net_req *req = wire_take(wire, peer, WIRE_SEND, control, tag, bytes);
     if (!req)
         return SN_AGAIN;
     ucp_request_param_t param = {.op_attr_mask =
                                      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = on_sent,
+                                 .cb.send = wire_on_sent,
                                  .user_data = req};
-    note_started(req,
-                 wire->u.ucp_tag_send_nbx(wire->peers[peer].ep, buf, bytes,
-                                          wire_tag(net->rank, control, tag), &param),
-                 bytes);
+    wire_note_started(req,
+                      wire->u.ucp_tag_send_nbx(wire->peers[peer].ep, buf, bytes,
+                                               wire_tag(net->rank, control, tag), &param),
+                      bytes);
     *ret = req;
     return SN_OK;
 }
@@ -130,7 +137,7 @@ static sn_status start_recv(sn_net *net, int peer, bool control, uint64_t tag, v
 {
     SN_TRY(check_peer(net, peer, tag));
     net_wire *wire = net->wire;
-    sn_net_req *req = take(wire, peer, false, control, tag, bytes);
+    sn_net_req *req = wire_take(wire, peer, WIRE_RECV, control, tag, bytes);
     if (!req)
         return SN_AGAIN;
     /* Always through the callback: a receive that completes at once gets no length from UCX 1.13.
@@ -140,10 +147,10 @@ static sn_status start_recv(sn_net *net, int peer, bool control, uint64_t tag, v
                                                  UCP_OP_ATTR_FLAG_NO_IMM_CMPL,
                                  .cb.recv = on_received,
                                  .user_data = req};
-    note_started(req,
-                 wire->u.ucp_tag_recv_nbx(wire->worker, buf, bytes, wire_tag(peer, control, tag),
-                                          UINT64_MAX, &param),
-                 bytes);
+    wire_note_started(req,
+                      wire->u.ucp_tag_recv_nbx(wire->worker, buf, bytes,
+                                               wire_tag(peer, control, tag), UINT64_MAX, &param),
+                      bytes);
     if (!req->done && net_state(net, peer) == NET_LEFT)
         wire_fail_requests(wire, peer, true); /* what it sent before leaving may still be taken */
     *ret = req;
@@ -180,10 +187,11 @@ void wire_fail_requests(net_wire *wire, int rank, bool unmatched_only)
 {
     for (int i = 0; i < wire->pool_n; i++) {
         sn_net_req *req = &wire->pool[i];
-        if (!req->used || req->done || req->peer != rank || (req->send && unmatched_only))
+        if (!req->used || req->done || req->peer != rank ||
+            (req->kind != WIRE_RECV && unmatched_only))
             continue;
         req->peer_gone = true;
-        if (!req->send)
+        if (req->kind == WIRE_RECV)
             wire->u.ucp_request_cancel(wire->worker, req->ucx); /* calls back when unmatched */
         if (req->done)
             continue;
@@ -228,7 +236,7 @@ sn_status sn_net_test(sn_net *net, sn_net_req *req)
 
 int net_wire_pending(const net_wire *wire)
 {
-    return wire->held;
+    return wire->held + wire->expected;
 }
 
 void sn_net_cancel(sn_net *net, sn_net_req *req)
@@ -236,8 +244,12 @@ void sn_net_cancel(sn_net *net, sn_net_req *req)
     if (!req)
         return;
     net_wire *wire = net->wire;
-    if (!req->done && !req->send)
+    if (!req->done && req->kind == WIRE_RECV)
         wire->u.ucp_request_cancel(wire->worker, req->ucx);
+    if (!req->done && req->kind == WIRE_FLUSH) { /* has no buffer */
+        let_go(req);
+        return;
+    }
     /* What is on its way cannot be recalled, and the buffer is the caller's again when this
      * returns: give it a moment to end, else give up the connection. */
     for (sn_time limit = sn_now() + 20 * SN_MS; !req->done && sn_now() < limit; sched_yield())
@@ -249,10 +261,17 @@ void sn_net_cancel(sn_net *net, sn_net_req *req)
 
 static sn_status too_late(const sn_net *net, const sn_net_req *req, sn_time began)
 {
-    return sn_fail(SN_ETIME, "%s rank %d (%s) for %.1f s (tag %llu, %zu bytes)",
-                   req->send ? "nothing taken by" : "nothing from", req->peer,
-                   sn_net_host_name(net, req->peer), (double) (sn_now() - began) / SN_SEC,
-                   (unsigned long long) req->tag, req->bytes);
+    static const char *const what[] = {[WIRE_SEND] = "nothing taken by",
+                                       [WIRE_RECV] = "nothing from",
+                                       [WIRE_PUT] = "nothing taken by",
+                                       [WIRE_GET] = "nothing from",
+                                       [WIRE_FLUSH] = "no confirmation from"};
+    char tag[32] = "";
+    if (req->kind == WIRE_SEND || req->kind == WIRE_RECV)
+        snprintf(tag, sizeof tag, "tag %llu, ", (unsigned long long) req->tag);
+    return sn_fail(SN_ETIME, "%s rank %d (%s) for %.1f s (%s%zu bytes)", what[req->kind], req->peer,
+                   sn_net_host_name(net, req->peer), (double) (sn_now() - began) / SN_SEC, tag,
+                   req->bytes);
 }
 
 /* One idle turn: SN_OK to look again, else why to stop. */
@@ -296,7 +315,7 @@ sn_status net_control_wait(sn_net *net, sn_net_req *req, sn_time deadline)
 sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char *what)
 {
     sn_status status = net_control_wait(net, req, deadline);
-    if (status < 0)
+    if (status < 0 && what)
         sn_fail_in(status, "rank %d (%s): %s", net->rank, sn_net_host_name(net, net->rank), what);
     return status;
 }

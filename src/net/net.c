@@ -363,6 +363,11 @@ void sn_net_peer_failed(sn_net *net, int rank, const char *how)
         net_wire_drop(net->wire, rank);
 }
 
+bool sn_net_left(const sn_net *net, int rank)
+{
+    return net_state(net, rank) == NET_LEFT;
+}
+
 /* A look at the sockets is a system call. While no request is open it serves only what nobody waits
  * for yet (messages that come early, news of peers), so one call in eight does it. */
 void sn_net_progress(sn_net *net)

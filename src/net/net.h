@@ -117,7 +117,7 @@ sn_status sn_net_recv(sn_net *net, int peer, uint64_t tag, void *buf, size_t byt
  * differs from the message's is SN_EMISMATCH naming both. Never blocks; drives progress once. */
 sn_status sn_net_test(sn_net *net, sn_net_req *req);
 /* Frees the request, however it ends; at the deadline or when the job fails it is cancelled.
- * what: "recv #7 of group data", for the sentence. */
+ * what: "recv #7 of group data", for the sentence; NULL: the caller puts it before. */
 sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char *what);
 /* Completes it now, one way or the other, and frees it: the buffer is the caller's again. What is
  * under way and does not end within 20 ms costs the connection: the peer counts as failed. */
@@ -126,7 +126,7 @@ void sn_net_cancel(sn_net *net, sn_net_req *req);
 /* Drive everything a little. With no request pending it looks at the sockets in one call of eight
  * (20 ns a call); with some in each (a system call, 0.2 µs). */
 void sn_net_progress(sn_net *net);
-int sn_net_pending(const sn_net *net); /* requests that callers hold */
+int sn_net_pending(const sn_net *net); /* requests that callers hold, answers they expect */
 /* Sleep until something arrives from another host, or `until`. */
 void sn_net_sleep(sn_net *net, sn_time until);
 
@@ -152,6 +152,7 @@ bool sn_net_left(const sn_net *net, int rank);
 #define SN_PARCEL_BYTES 8000
 #define SN_PARCELS 64 /* that a rank may have under way */
 typedef void (*sn_net_port_fn)(void *ctx, int from, const void *data, size_t bytes);
+/* *ret_port is never 0. SN_ENOTSUP in a job on one host. */
 sn_status sn_net_port_open(sn_net *net, sn_net_port_fn fn, void *ctx, uint32_t *ret_port);
 void sn_net_port_close(sn_net *net, uint32_t port);
 /* A parcel to fill: SN_PARCEL_BYTES, 8-byte aligned; NULL when all are under way: drive progress.

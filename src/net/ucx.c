@@ -81,7 +81,8 @@ sn_status ucx_context(const ucx *u, const char *device, ucp_context_h *ret)
     sn_status status = configure(u, device, config);
     if (status >= 0) {
         ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
-                               .features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP};
+                               .features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_RMA |
+                                           UCP_FEATURE_WAKEUP};
         sigset_t all, old;
         sigfillset(&all); /* UCX starts a thread here: signals are not for it */
         pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -25,9 +25,19 @@
     X(ucp_worker_get_efd)                                                                          \
     X(ucp_worker_arm)                                                                              \
     X(ucp_worker_progress)                                                                         \
+    X(ucp_worker_set_am_recv_handler)                                                              \
     X(ucp_ep_create)                                                                               \
     X(ucp_ep_close_nbx)                                                                            \
     X(ucp_ep_flush_nbx)                                                                            \
+    X(ucp_ep_rkey_unpack)                                                                          \
+    X(ucp_am_send_nbx)                                                                             \
+    X(ucp_mem_map)                                                                                 \
+    X(ucp_mem_unmap)                                                                               \
+    X(ucp_rkey_pack)                                                                               \
+    X(ucp_rkey_buffer_release)                                                                     \
+    X(ucp_rkey_destroy)                                                                            \
+    X(ucp_put_nbx)                                                                                 \
+    X(ucp_get_nbx)                                                                                 \
     X(ucp_tag_send_nbx)                                                                            \
     X(ucp_tag_recv_nbx)                                                                            \
     X(ucp_request_cancel)                                                                          \

@@ -125,6 +125,11 @@ void net_wire_sleep(net_wire *wire, sn_time until)
     ppoll(&p, 1, &t, NULL);
 }
 
+const char *sn_net_transport(const sn_net *net)
+{
+    return net->wire ? net->wire->transport : "memory";
+}
+
 /* ---- opening ---- */
 
 typedef struct wire_card { /* followed by the address */
@@ -140,11 +145,14 @@ static sn_status start_worker(net_wire *wire, const char *address, bool one_kern
     SN_TRY(net_iface_choose(address, one_kernel, sn_now() + (deadline - sn_now()) / 2, device));
     SN_TRY(ucx_load(&wire->u));
     SN_TRY(ucx_context(&wire->u, device, &wire->context));
+    snprintf(wire->transport, sizeof wire->transport, "tcp on %s", device);
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SINGLE};
     ucs_status_t code = wire->u.ucp_worker_create(wire->context, &params, &wire->worker);
     if (code == UCS_OK)
         code = wire->u.ucp_worker_get_efd(wire->worker, &wire->efd);
+    if (code == UCS_OK)
+        code = wire_parcels_open(wire);
     if (code != UCS_OK)
         return sn_fail(SN_EIO, "UCX cannot start on %s: %s", device,
                        wire->u.ucs_status_string(code));
@@ -344,6 +352,7 @@ void net_wire_close(net_wire *wire)
         wire->u.ucp_worker_destroy(wire->worker);
     if (wire->context)
         wire->u.ucp_cleanup(wire->context);
+    wire_parcels_close(wire);
     free(wire->peers);
     free(wire->pool);
     free(wire);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * wire — the UCX side of a net: one worker, one endpoint for each rank on another host, a pool of
- * requests. wire.c owns connections and their failures, message.c the requests.
+ * requests. wire.c owns connections and their failures, message.c the requests, parcel.c small
+ * messages to functions, region.c one-sided access.
  *
  * Invariants
  *  1. UCX's callbacks only note what happened; net_wire_progress acts on it after UCX returned.
@@ -16,12 +17,15 @@
 #define WIRE_REQUESTS 1024 /* that callers may hold at once; control messages have their own */
 #define WIRE_TAG_BITS 40
 
+typedef enum wire_kind { WIRE_SEND, WIRE_RECV, WIRE_PUT, WIRE_GET, WIRE_FLUSH } wire_kind;
+
 struct sn_net_req {
     net_wire *wire;
     sn_net_req *next; /* in the free list */
     void *ucx;        /* UCX's handle while it holds the request */
     int peer;
-    bool used, send, control, done, orphan;
+    wire_kind kind;
+    bool used, control, done, orphan;
     bool peer_gone;    /* completed by the peer's failure, not by UCX */
     ucs_status_t code; /* how UCX completed it */
     uint64_t tag;
@@ -38,6 +42,14 @@ typedef struct wire_peer {
     int32_t culprit;   /* what the goodbye says */
 } wire_peer;
 
+typedef struct wire_parcel wire_parcel;
+
+typedef struct wire_port {
+    sn_net_port_fn fn; /* NULL while closed */
+    void *ctx;
+    uint32_t generation; /* so that a parcel to a closed port does not reach the next one */
+} wire_port;
+
 struct net_wire {
     sn_net *net;
     ucx u;
@@ -52,9 +64,28 @@ struct net_wire {
     sn_net_req *pool;
     int pool_n;
     sn_net_req *free_list;
+
+    wire_port *ports;
+    int ports_n;
+    wire_parcel *parcels, *parcels_free; /* made when the first port is opened */
+    int parcels_out, replies_out, parcels_n;
+    int expected; /* answers that callers wait for */
+    char transport[80];
 };
 
 uint64_t wire_tag(int source, bool control, uint64_t tag);
+
+/* message.c: a request from the pool, NULL when they are out; then UCX's answer to its start. */
+sn_net_req *wire_take(net_wire *wire, int peer, wire_kind kind, bool control, uint64_t tag,
+                      size_t bytes);
+void wire_note_started(sn_net_req *req, ucs_status_ptr_t started, size_t got);
+void wire_on_sent(void *request, ucs_status_t code, void *ctx); /* its context: the request */
+/* SN_OK when a message to this peer can be started. */
+sn_status wire_check_peer(sn_net *net, int peer);
+
+/* parcel.c */
+ucs_status_t wire_parcels_open(net_wire *wire); /* the worker exists */
+void wire_parcels_close(net_wire *wire);
 
 /* message.c: complete what waits for this peer; with `unmatched_only` what has begun to arrive may
  * still finish. */
