@@ -75,12 +75,11 @@ int sn_coll_group_me(const sn_coll_group *g);
 typedef struct sn_coll_call {
     sn_coll_op op;
     sn_red red;
-    sn_dtype dtype; /* F32, BF16, F16 for reductions; any type where bytes are only moved */
-    int64_t count;  /* elements, as in sn_coll_op; 0 allowed */
-    int root;       /* member index: broadcast, gather, scatter */
-    bool
-        deterministic; /* the sum is that of members 0, 1, 2 … in this order, in f32, rounded once */
-    const void *in;    /* keeps until the request completes */
+    sn_dtype dtype;     /* F32, BF16, F16 for reductions; any type where bytes are only moved */
+    int64_t count;      /* elements, as in sn_coll_op; 0 allowed */
+    int root;           /* member index: broadcast, gather, scatter */
+    bool deterministic; /* the sum in the order of the members, in f32, rounded once */
+    const void *in;     /* keeps until the request completes */
     void *out;
     int priority;          /* higher first among those posted */
     const char *algorithm; /* NULL: chosen */
