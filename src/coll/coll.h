@@ -60,7 +60,7 @@ sn_status sn_coll_alloc(sn_coll *c, uint64_t bytes, void **ret);
 sn_status sn_coll_use(sn_coll *c, const sn_segment *segment);
 
 /* Collective over members (ranks, in group order, containing me; ≥ 1). The name goes into messages.
- * Groups of one work. */
+ * Groups of one work. What several threads make of the same members at once has different names. */
 sn_status sn_coll_group_create(sn_coll *c, const char *name, const int *members, int n,
                                sn_time deadline, sn_coll_group **ret);
 void sn_coll_group_free(sn_coll_group *g);

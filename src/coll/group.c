@@ -9,19 +9,26 @@
 
 /* ---- blocks ---- */
 
-/* A member that still reads my block is one that has not finished what I have, or that has yet to
- * learn why I gave up. */
+/* May this member read my block still? One that has not finished what I have, or that has yet to
+ * learn why I gave up; maybe it does not even know yet that the group is made. */
+static bool reads_on(const sn_coll_group *g, const coll_member *m)
+{
+    const coll_block *b = m->block;
+    uint32_t port = b != NULL ? __atomic_load_n(&b->port, __ATOMIC_ACQUIRE) : UINT32_MAX;
+    if (port > m->port || __atomic_load_n(&b->before, __ATOMIC_ACQUIRE) >= m->port)
+        return false;
+    if (port < m->port)
+        return g->posted > 0 || g->broken < 0;
+    if (__atomic_load_n(&b->left, __ATOMIC_ACQUIRE) != 0)
+        return false;
+    return g->broken < 0 ? coll_load(&b->failed_seq) == 0 : coll_load(&b->done_seq) < g->posted;
+}
+
 static bool left_alone(const sn_coll_group *g)
 {
-    for (int i = 0; i < g->locals; i++) {
-        const coll_member *m = &g->member[g->local[i]];
-        const coll_block *b = m->block;
-        if (b == NULL || __atomic_load_n(&b->port, __ATOMIC_ACQUIRE) != m->port ||
-            __atomic_load_n(&b->left, __ATOMIC_ACQUIRE) != 0)
-            continue;
-        if (g->broken < 0 ? coll_load(&b->failed_seq) == 0 : coll_load(&b->done_seq) < g->posted)
+    for (int i = 0; i < g->locals; i++)
+        if (reads_on(g, &g->member[g->local[i]]))
             return false;
-    }
     return true;
 }
 

@@ -58,12 +58,14 @@ static hello introduce(const sn_coll_group *g, const int *members)
     return h;
 }
 
-/* Of the members, whatever their order: two groups being made at once do not mix. */
-static uint32_t tag_of(const int *members, int n)
+/* Of the members, whatever their order: groups being made at once do not mix. Several threads may
+ * make several of the same members; those have other names. (One thread cannot: there a name that
+ * differs is told at once.) */
+static uint32_t tag_of(const sn_coll_group *g)
 {
-    uint64_t sum = (uint64_t) n;
-    for (int i = 0; i < n; i++)
-        sum += sn_hash64((uint64_t) members[i], 1, 0);
+    uint64_t sum = g->coll->threads ? sn_hash_bytes(g->name, strlen(g->name)) : 0;
+    for (int i = 0; i < g->size; i++)
+        sum += sn_hash64((uint64_t) g->member[i].rank, 1, 0);
     return (uint32_t) sn_hash64(sum, 2, 0);
 }
 
@@ -194,7 +196,7 @@ sn_status coll_meet(sn_coll_group *g, const int *members, sn_time deadline)
 {
     verdict *v = sn_alloc(verdict_bytes(g));
     hello mine = introduce(g, members);
-    making m = {tag_of(members, g->size), deadline};
+    making m = {tag_of(g), deadline};
     int lowest = members[0];
     for (int i = 1; i < g->size; i++)
         lowest = SN_MIN(lowest, members[i]);
