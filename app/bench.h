@@ -10,7 +10,8 @@
  * Bars: BENCH_RATIO_MIN compares the pairs' ratio (ours / peer, turned so that more is better when
  * `less_is_better`) and asks for 30 pairs, BENCH_SHARE `share_min` alone,
  * BENCH_VALUE_MAX/MIN the value itself. The whole interval has to meet the bar. BENCH_TAIL_MAX is
- * about the 99th percentile, which is then the value; of fewer than 100 samples it is the worst.
+ * about the 99th percentile, which is then the value; of fewer than 100 samples it is the worst;
+ * BENCH_MEAN_MAX about the mean. Both ask for 30 samples.
  * `share_min` is a second bar, the least share of the bound, beside any of these.
  *
  * The process of the harness never computes and has one thread: cases fork the ranks that do. */
@@ -25,7 +26,8 @@ typedef enum bench_bar {
     BENCH_SHARE,
     BENCH_VALUE_MAX,
     BENCH_VALUE_MIN,
-    BENCH_TAIL_MAX
+    BENCH_TAIL_MAX,
+    BENCH_MEAN_MAX
 } bench_bar;
 
 #define BENCH_SAMPLES_MAX 1024
@@ -58,8 +60,8 @@ typedef struct bench_case {
 
 /* One or more tables an area; ends with name NULL. */
 extern const bench_case bench_compute[], bench_net[], bench_gmem[], bench_coll[], bench_gloo[],
-    bench_link[], bench_watch[], bench_death[], bench_train[], bench_ckpt[], bench_heal[],
-    bench_plan[];
+    bench_codec[], bench_link[], bench_watch[], bench_death[], bench_train[], bench_ckpt[],
+    bench_heal[], bench_plan[];
 
 /* The median of n values (sorts a copy), and the order statistics that enclose the true median with
  * ≥ 95 %: without bounds when n < 6, too few to say so. */

@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { RANKS = 4, VICTIM = 3, PATIENCE_S = 5 };
+enum { RANKS = 4, VICTIM = 3, PATIENCE_S = 5, READY_S = 60 /* to touch 2 GiB */ };
 
 typedef struct end {
     bool hosts;        /* two of them, over a wire */
@@ -72,7 +72,7 @@ static sn_status do_end(bench_rank *r, const bench_ask *ask, double ret[BENCH_VA
 static sn_status let_them_wait(bench_rig *rig, int i)
 {
     const uint32_t *ready = &bench_rig_flag(rig, 0)->word[0];
-    sn_time deadline = sn_now() + 4 * PATIENCE_S * SN_SEC;
+    sn_time deadline = sn_now() + READY_S * SN_SEC;
     while (__atomic_load_n(ready, __ATOMIC_ACQUIRE) < RANKS) {
         if (sn_now() > deadline)
             return sn_fail(SN_ETIME, "the ranks do not come to wait");

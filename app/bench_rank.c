@@ -196,6 +196,9 @@ static sn_status open_rank(bench_rank *r)
 {
     const bench_rig_opts *o = r->opts;
     sn_coll_opts opts = {.arena_bytes = o->in_bytes + o->out_bytes + 65536,
+                         .topo = o->topo,
+                         .model = o->model,
+                         .threads = o->threads,
                          .deadline = sn_now() + OPEN_S * SN_SEC};
     if (o->record) {
         sn_recorder_opts rec = {

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { BLOCK = 1 << 20, BLOCKS = 24, PINGS = 400, PARCELS = 16, FLIGHTS = 40, PATIENCE_S = 30 };
+enum { BLOCK = 4 << 20, BLOCKS = 6, PINGS = 400, PARCELS = 16, FLIGHTS = 40, PATIENCE_S = 30 };
 
 /* The two lowest of each host; as `signal` means it: half of there and back. */
 sn_status bench_do_signal(bench_rank *r, const bench_ask *ask, double ret[BENCH_VALUES])

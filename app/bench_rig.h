@@ -25,6 +25,9 @@ typedef struct bench_rig_opts {
     uint64_t loop_bytes;          /* a buffer a rank that all map, for bench_do_loop; 0 none */
     const char *record;           /* a directory for flight recorders, NULL: none */
     sn_time detect_ns;            /* as in sn_net_opts */
+    bool threads;                 /* as in sn_coll_opts, */
+    const sn_topo *topo;          /* as in sn_coll_opts */
+    const sn_algo_model *model;   /* likewise */
 } bench_rig_opts;
 
 struct bench_rank;

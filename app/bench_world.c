@@ -52,10 +52,11 @@ static bool send_reply(int fd, sn_status status, const double *value)
 static void serve_questions(int fd, const bench_job *job, void *state)
 {
     int64_t arg;
-    double value[BENCH_VALUES] = {0};
-    while (recv(fd, &arg, sizeof arg, MSG_WAITALL) == (ssize_t) sizeof arg)
+    while (recv(fd, &arg, sizeof arg, MSG_WAITALL) == (ssize_t) sizeof arg) {
+        double value[BENCH_VALUES] = {0};
         if (!send_reply(fd, job->step(state, arg, value), value))
             return;
+    }
 }
 
 static int host_of(const bench_job *job, int me)
