@@ -10,6 +10,7 @@
 #include "ckpt/ckpt.h"
 #include "codec/codec.h"
 #include "coll/coll.h"
+#include "compress/compress.h"
 #include "ctl/ctl.h"
 #include "fold/fold.h"
 #include "gmem/gmem.h"

@@ -94,8 +94,9 @@ typedef enum sn_step_kind {
     SN_STEP_SIGNAL, /* my round `round`: everything I did before this is visible on my host */
     SN_STEP_WAIT,   /* until round `round` of `member`; SN_ALL: of every member on my host */
     SN_STEP_COPY,   /* one place → one place, of which one at least is mine; never WIDE */
-    SN_STEP_REDUCE, /* sources in their order → every destination; AVG divides by `divide` > 0; a
-                       destination may be exactly a source; WIDE among others is converted */
+    SN_STEP_REDUCE, /* sources in their order → every destination, as many as members at most; AVG
+                       divides by `divide` > 0; a destination may be exactly a source of its type;
+                       WIDE among others is converted */
     SN_STEP_SEND,   /* my place → member on another host; goes on by itself until the next FENCE;
                       from WIDE, count · 4 bytes, and the receiver's place is WIDE too */
     SN_STEP_RECV,   /* my place ← member on another host; likewise */
@@ -146,19 +147,24 @@ typedef struct sn_algo_model {
 
 _Static_assert(sizeof(sn_algo_model) <= 900, "members of a group send it to each other");
 
-/* One algorithm: one file, one row. */
+/* One algorithm: one file, one row. Others ask sn_algo_fits and sn_algo_cost_ns. */
+struct algo_shape;
+struct algo_counts;
+
 typedef struct sn_algo_row {
     const char *name;  /* "flat", "ring", "hierarchical" */
     const char *needs; /* when it fits, in words: "one host" */
     uint32_t ops;      /* bit per sn_coll_op */
     uint32_t ordered;  /* likewise: those whose sums are deterministic (sn_algo_call) */
     bool notes;        /* an all_reduce of half a note goes through notes, never shared */
-    bool (*fits)(const sn_algo_group *g, const sn_algo_call *c); /* whatever the count */
+    bool by_name;      /* to compare with: taken only when asked for */
+    /* Whatever the count. */
+    bool (*fits)(const struct algo_shape *s, const sn_algo_group *g, const sn_algo_call *c);
     sn_status (*schedule)(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena,
                           sn_sched *ret);
-    /* predicted ns for the slowest member: α, bandwidth of in-host and inter-host paths, `busy`
-     * members per core */
-    double (*cost_ns)(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m);
+    /* What the slowest member's time is made of: how many signals, bytes, latencies … */
+    void (*count)(const struct algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, struct algo_counts *ret);
 } sn_algo_row;
 
 /* `card`: those of the group. */
@@ -173,7 +179,7 @@ int sn_algo_rows(const sn_algo_row *const **ret); /* the table: (*ret)[0 … n) 
 /* Does the row do this call in this group? With `deterministic`, only rows that sum in order do. */
 bool sn_algo_fits(const sn_algo_row *row, const sn_algo_group *g, const sn_algo_call *c);
 
-/* Predicted ns for the slowest member. Nobody else calls row->cost_ns. */
+/* Predicted ns for the slowest member. */
 double sn_algo_cost_ns(const sn_algo_row *row, const sn_algo_group *g, const sn_algo_call *c,
                        const sn_algo_model *m);
 

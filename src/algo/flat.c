@@ -15,9 +15,9 @@
 /* Elements that go through a pair's scratch at a time: 32 KiB of f32 stays in the L1/L2. */
 #define SWAP_COUNT 8192
 
-static bool fits(const sn_algo_group *g, const sn_algo_call *c)
+static bool fits(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
 {
-    return algo_one_host(g);
+    return s->hosts == 1;
 }
 
 static bool small(const sn_algo_call *c)
@@ -183,29 +183,32 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
     return SN_OK;
 }
 
-static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
+static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, algo_counts *ret)
 {
-    double bytes = (double) algo_bytes(c), p = g->members;
+    double bytes = (double) algo_bytes(c), p = s->members;
+    bool notes = noted(c, s->members);
+    *ret = (algo_counts){.of = {[ALGO_CALL] = 1, [ALGO_SIGNAL] = notes ? 1 : 2}};
     switch (c->op) {
     case SN_ALL_REDUCE:
-        if (small(c))
-            return algo_signal_ns(m, 1) + algo_reduce_ns(m, p * bytes);
-        return algo_signal_ns(m, 2) + algo_reduce_ns(m, 2 * bytes);
+        ret->of[ALGO_REDUCE] = notes ? (p + 1) * bytes : 2 * bytes;
+        return;
     case SN_REDUCE_SCATTER:
-        return algo_signal_ns(m, 2) + algo_reduce_ns(m, (p + 1) * bytes);
-    case SN_BROADCAST:
-        return algo_signal_ns(m, 2) + algo_copy_ns(m, bytes);
+        ret->of[ALGO_REDUCE] = (p + 1) * bytes;
+        return;
     case SN_ALL_GATHER:
     case SN_ALL_TO_ALL:
-        return algo_signal_ns(m, 2) + algo_copy_ns(m, p * bytes);
+        ret->of[ALGO_COPY] = p * bytes;
+        return;
+    case SN_BROADCAST:
     case SN_GATHER:
     case SN_SCATTER:
-        return algo_signal_ns(m, 2) + algo_copy_ns(m, bytes);
+        ret->of[ALGO_COPY] = bytes;
+        return;
     case SN_BARRIER:
     case SN_COLL_OPS:
         break;
     }
-    return algo_signal_ns(m, 1);
 }
 
 const sn_algo_row algo_flat = {
@@ -216,5 +219,5 @@ const sn_algo_row algo_flat = {
     .notes = true,
     .fits = fits,
     .schedule = schedule,
-    .cost_ns = cost_ns,
+    .count = count,
 };

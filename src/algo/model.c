@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * model — what the cost functions need to know, read from the topology. */
-#include "algo/build.h"
+#include "algo/cost.h"
 
 #include <stdlib.h>
 

@@ -15,10 +15,12 @@
 #define INFINITE 0x7f800000u /* as bits; larger is NaN */
 #define BF16_NAN 0x7fc0
 
-enum { LANES = 16 };
+/* Sums are formed in 16 lanes, element i in lane i mod 16, whatever the width: lanes of as many
+ * vectors as it takes. */
+enum { LANES = 16, PARTS = LANES * 4 / VECTOR_BYTES, PART = LANES / PARTS };
 
-typedef float v16 __attribute__((vector_size(LANES * 4)));
-typedef int32_t i16 __attribute__((vector_size(LANES * 4)));
+typedef float vf __attribute__((vector_size(VECTOR_BYTES)));
+typedef int32_t vi __attribute__((vector_size(VECTOR_BYTES)));
 
 INLINE uint32_t bits_of(float f)
 {
@@ -112,7 +114,7 @@ INLINE void give(float *restrict out, const float *restrict d, int n, bool add)
 }
 
 /* A fixed tree, so that every width adds in the same order. */
-INLINE float add_lanes(const v16 *v)
+INLINE float add_lanes(const vf v[PARTS])
 {
     float t[LANES];
     memcpy(t, v, sizeof(t));

@@ -27,21 +27,23 @@ INLINE means two_means(const float *restrict y, int n, uint32_t top)
 {
     bool vast = top > 0x72000000u; /* the sum of 512 might overflow */
     float down = vast ? 0x1p-10f : 1, up = vast ? 0x1p10f : 1;
-    v16 neg = {0}, pos = {0};
-    i16 count = {0};
+    vf neg[PARTS] = {0}, pos[PARTS] = {0};
+    vi count[PARTS] = {0};
     int negative = 0;
     for (int i = 0; i < BLOCK; i += LANES) {
-        v16 v;
-        memcpy(&v, y + i, sizeof(v));
-        i16 sign = (i16) v >> 31;
-        v *= down;
-        neg += (v16) ((i16) v & sign);
-        pos += (v16) ((i16) v & ~sign);
-        count -= sign;
+        for (int k = 0; k < PARTS; k++) {
+            vf v;
+            memcpy(&v, y + i + k * PART, sizeof(v));
+            vi sign = (vi) v >> 31;
+            v *= down;
+            neg[k] += (vf) ((vi) v & sign);
+            pos[k] += (vf) ((vi) v & ~sign);
+            count[k] -= sign;
+        }
     }
     for (int l = 0; l < LANES; l++)
-        negative += count[l];
-    return (means){mean(add_lanes(&neg), negative, up), mean(add_lanes(&pos), n - negative, up)};
+        negative += count[l / PART][l % PART];
+    return (means){mean(add_lanes(neg), negative, up), mean(add_lanes(pos), n - negative, up)};
 }
 
 INLINE void to_bits(const float *restrict y, uint8_t *restrict code)

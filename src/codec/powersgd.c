@@ -3,13 +3,13 @@
  * powersgd — the pieces of Vogels et al., "PowerSGD: practical low-rank gradient compression for
  * distributed optimization", NeurIPS 2019: m ≈ p qᵀ by one step of power iteration, p and q being
  * summed over the members between the pieces. The factors are walked four columns at a time and in
- * blocks of 256 of the matrix's columns, transposed, so that the matrix streams through once for
+ * blocks of 1,024 of the matrix's columns, transposed, so that the matrix streams through once for
  * every four. */
 #include "codec/block.h"
 
 #include <math.h>
 
-enum { COLS = 256, GROUP = 4, DOTS = 8 };
+enum { COLS = 1024, GROUP = 4, DOTS = 8 };
 
 /* Columns [group, group + GROUP) of the rows [at, at + n) of q, as rows; zeros where there is
  * none. */
@@ -21,26 +21,36 @@ INLINE void turn(const float *q, int64_t at, int n, int rank, int group, float q
             qt[r][j] = q[(at + j) * rank + group + r];
 }
 
-/* p[0 … GROUP) += row · qt, in 16 lanes that a fixed tree adds up. */
+typedef struct sums {
+    vf a[GROUP][PARTS];
+} sums;
+
+INLINE void add_products(sums *s, const float *x, float qt[GROUP][COLS], int j)
+{
+    for (int k = 0; k < PARTS; k++) {
+        vf v, q;
+        memcpy(&v, x + k * PART, sizeof(v));
+        for (int r = 0; r < GROUP; r++) {
+            memcpy(&q, qt[r] + j + k * PART, sizeof(q));
+            s->a[r][k] += v * q;
+        }
+    }
+}
+
+/* sum[0 … GROUP) = row · qt, in 16 lanes that a fixed tree adds up. */
 INLINE void row_times(const float *row, int n, float qt[GROUP][COLS], float *sum)
 {
-    v16 a0 = {0}, a1 = {0}, a2 = {0}, a3 = {0};
-    for (int j = 0; j < n; j += LANES) {
-        v16 x = {0}, q0, q1, q2, q3;
-        memcpy(&x, row + j, n - j < LANES ? (size_t) (n - j) * 4 : sizeof(x));
-        memcpy(&q0, qt[0] + j, sizeof(q0));
-        memcpy(&q1, qt[1] + j, sizeof(q1));
-        memcpy(&q2, qt[2] + j, sizeof(q2));
-        memcpy(&q3, qt[3] + j, sizeof(q3));
-        a0 += x * q0;
-        a1 += x * q1;
-        a2 += x * q2;
-        a3 += x * q3;
+    sums s = {0};
+    int j = 0;
+    for (; j + LANES <= n; j += LANES)
+        add_products(&s, row + j, qt, j);
+    if (j < n) {
+        float rest[LANES] = {0};
+        memcpy(rest, row + j, (size_t) (n - j) * sizeof(*rest));
+        add_products(&s, rest, qt, j);
     }
-    sum[0] = add_lanes(&a0);
-    sum[1] = add_lanes(&a1);
-    sum[2] = add_lanes(&a2);
-    sum[3] = add_lanes(&a3);
+    for (int r = 0; r < GROUP; r++)
+        sum[r] = add_lanes(s.a[r]);
 }
 
 static void lowrank_p(const float *m, int64_t rows, int64_t cols, int rank, const float *q,
@@ -145,16 +155,22 @@ static void draw(float *p, int64_t rows, int rank, int c, int attempt)
             (float) (sn_hash_uniform(7 + (uint64_t) attempt, (uint64_t) c, (uint64_t) i) - 0.5);
 }
 
+/* What is left of a column that depends on those before it is rounding; NaN and infinity are not. */
+static bool gone(double after, double before)
+{
+    return isfinite(before) && after <= 1e-6 * before;
+}
+
 static void orthonormal(float *p, int64_t rows, int rank)
 {
     for (int c = 0; c < rank; c++) {
         double before = sqrt(dot(p + c, p + c, rows, rank)), after = take_out(p, rows, rank, c);
-        for (int attempt = 0; after <= 1e-6 * before && attempt < 3; attempt++) {
+        for (int attempt = 0; gone(after, before) && attempt < 3; attempt++) {
             draw(p, rows, rank, c, attempt);
             before = sqrt((double) rows);
             after = c < rows ? take_out(p, rows, rank, c) : 0;
         }
-        double scale = after <= 1e-6 * before ? 0 : 1 / after;
+        double scale = !isfinite(after) ? NAN : gone(after, before) ? 0 : 1 / after;
         for (int64_t i = 0; i < rows; i++)
             p[i * rank + c] = (float) ((double) p[i * rank + c] * scale);
     }
