@@ -113,7 +113,8 @@ void algo_part_sum_came(const algo_part *p, int from, int64_t off, int64_t count
 
 /* ---- time ---- */
 
-/* What all_reduce and broadcast take inside a host; the algorithm adds what goes on between them. */
+/* What all_reduce and broadcast take inside a host; the algorithm adds what goes on between them.
+ */
 algo_flow algo_lanes_flow(const algo_shape *s, const sn_algo_call *c);
 double algo_lanes_slice(const algo_shape *s, const sn_algo_call *c); /* bytes a member owns */
 double algo_lanes_widened(const sn_algo_call *c); /* how much longer a sum is than a result */
