@@ -544,8 +544,9 @@ static void test_left(void **state)
     assert_int_equal(sn_ranks_run(3, one_host, rank_left, sn_ranks_shared(sizeof(int)), SOON), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_put),     cmocka_unit_test(test_many),
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_lock),
