@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * supernode bench: run the cases of an area, one JSON line (or table row) each. */
 #include "bench.h"
+#include "bench_calibrate.h"
 
 #include "os/os.h"
 
@@ -20,9 +21,10 @@
 
 #define SAMPLES_MIN 30 /* of a ratio, of a percentile */
 
-static const bench_case *const areas[] = {
-    bench_compute, bench_net,   bench_gmem, bench_coll,  bench_gloo, bench_codec, bench_link,
-    bench_watch,   bench_train, bench_ckpt, bench_death, bench_heal, bench_plan};
+static const bench_case *const areas[] = {bench_compute,      bench_net,   bench_gmem,  bench_coll,
+                                          bench_choice_cases, bench_gloo,  bench_codec, bench_link,
+                                          bench_watch,        bench_train, bench_ckpt,  bench_death,
+                                          bench_heal,         bench_plan};
 
 /* Areas of parts of the system that are not there yet. */
 static const char *const later[] = {"sched", "sim"};
@@ -387,6 +389,8 @@ int sn_cmd_bench(const sn_args *args)
     session s = {.area = args->words ? args->word[0] : "all",
                  .only = sn_args_get(args, "only"),
                  .json = sn_args_get(args, "json") != NULL};
+    if (!strcmp(s.area, "calibrate"))
+        return bench_calibrate_verb(args);
     if (!known(s.area))
         return no_area(s.area);
     if (!sn_args_int(args, "pairs", 1, BENCH_SAMPLES_MAX, &pairs))

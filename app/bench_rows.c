@@ -111,12 +111,12 @@ void bench_shape_stop(bench_shape *s)
 
 /* ---- rows ---- */
 
-static void fitting(const sn_algo_group *g, const sn_algo_call *c, bench_rows *ret)
+static void fitting(const bench_shape *s, bench_group group, const sn_algo_call *c, bench_rows *ret)
 {
     const sn_algo_row *const *rows;
     int n = sn_algo_rows(&rows);
     for (int i = 0; i < n && ret->rows < BENCH_ROWS_MAX; i++)
-        if (sn_algo_fits(rows[i], g, c))
+        if ((s->by_name_too || !rows[i]->by_name) && sn_algo_fits(rows[i], &s->group[group], c))
             ret->row[ret->rows++] = rows[i];
 }
 
@@ -173,7 +173,7 @@ sn_status bench_rows_measure(bench_shape *s, bench_group group, const sn_algo_ca
     samples sample;
     sn_time end = sn_now() + (sn_time) (seconds * 1e9);
     *ret = (bench_rows){0};
-    fitting(&s->group[group], c, ret);
+    fitting(s, group, c, ret);
     for (int k = 0; k < ret->rows; k++) {
         ask[k] = ask_of(c, group, ret->row[k]);
         SN_TRY(prepare(s, &ask[k], seconds / (2 * ROUNDS_MAX) / ret->rows));

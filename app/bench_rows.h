@@ -17,6 +17,7 @@
 typedef struct bench_shape {
     int hosts, cards; /* cards of each host */
     bool launched;
+    bool by_name_too; /* measure also the rows that are never chosen */
     /* Rank 0's groups: what is measured is the slowest rank of all such groups at the same time. */
     sn_algo_group group[BENCH_GROUPS];
     int host[BENCH_GROUPS][BENCH_WORLD_MAX];
