@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE_DEFAULT (UINT64_C(8) << 20)
+#define STAGE_DEFAULT (UINT64_C(6) << 20)
 #define SLACK 65536 /* what alignment of the caller's allocations may take */
 
 /* Bytes of my part that are not the caller's; the layout of coll_private.h. */
@@ -81,7 +81,7 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     c->rank = sn_net_rank(net);
     c->world = sn_net_world(net);
     c->next_port = 1;
-    c->units = SN_MAX(COLL_BLOCKS, (int) (stage / COLL_STAGE_MIN));
+    c->units = COLL_BLOCKS + (int) (stage / COLL_STAGE_MIN);
     c->units_free = c->units;
     c->unit_used = sn_alloc((size_t) c->units * sizeof(bool));
     c->local_of = sn_alloc((size_t) c->world * sizeof(int));
@@ -90,6 +90,8 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     sn_status status = opts->threads ? coll_threads_open(c) : SN_OK;
     if (status == SN_OK)
         status = open_segment(c, opts);
+    if (status == SN_OK)
+        status = coll_news_open(c);
     if (status < 0) {
         sn_coll_close(c);
         return sn_fail_in(status, "rank %d: open the collectives", sn_net_rank(net));
@@ -113,6 +115,7 @@ void sn_coll_close(sn_coll *c)
     if (c == NULL)
         return;
     say_closed(c);
+    coll_news_close(c);
     coll_groups_sweep(c, true);
     for (int i = 0; i < c->orphans; i++)
         sn_net_cancel(c->net, c->orphan[i]);

@@ -42,7 +42,7 @@ typedef struct sn_coll_req sn_coll_req;
 
 typedef struct sn_coll_opts {
     uint64_t arena_bytes;       /* for sn_coll_alloc */
-    uint64_t stage_bytes;       /* staging for buffers outside the arena; 0: 8 MiB */
+    uint64_t stage_bytes;       /* more staging for buffers outside the arena; 0: 6 MiB */
     const sn_topo *topo;        /* for the choice of algorithm; borrowed; card i is rank i */
     const sn_algo_model *model; /* calibrated, of a group of all ranks; NULL: from topo. Borrowed */
     sn_recorder *recorder;      /* of every operation; borrowed, NULL: off */

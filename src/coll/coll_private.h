@@ -50,8 +50,11 @@
 #define COLL_STAMP(seq, round) ((uint64_t) (seq) << 24 | (uint64_t) (round))
 #define COLL_ROUNDS ((1 << 24) - 1) /* of one operation in one lane */
 #define COLL_ORDERED 0x80 /* in a print's reduction: the sum is that of members 0, 1, 2 … */
-#define COLL_USES 15      /* segments named by sn_coll_use */
-#define COLL_TEXT 480     /* a sentence about a failure */
+#define COLL_VOTE_BYTES 64
+#define COLL_EARLY 16
+#define COLL_LATE (300 * SN_MS) /* after a group's end nothing more comes for it */
+#define COLL_USES 15            /* segments named by sn_coll_use */
+#define COLL_TEXT 480           /* a sentence about a failure */
 
 /* ---- shared memory ---- */
 
@@ -76,6 +79,8 @@ typedef struct coll_slot {
     coll_sign first; /* of lane 0 */
     coll_print print;
     unsigned char note[SN_ALGO_NOTE_BYTES + 24];
+    unsigned char vote[COLL_VOTE_BYTES]; /* the note of the vote, which some read still when the
+                                            operation's own is written */
     struct {
         coll_sign sign;
     } __attribute__((aligned(64))) more[COLL_LANES - 1];
@@ -116,6 +121,12 @@ typedef struct coll_ring {
     uint64_t posted __attribute__((aligned(64))); /* sends so far */
     coll_mail mail[COLL_MAILS];
 } coll_ring;
+
+typedef struct coll_news { /* to another host: your group at this port has failed */
+    uint32_t port;
+    int32_t status;
+    char text[240];
+} coll_news;
 
 /* ---- private memory ---- */
 
@@ -163,6 +174,7 @@ typedef struct coll_transfer {
 typedef struct coll_run {
     coll_plan *plan; /* NULL: idle */
     int lane;
+    bool voting;
     int step;
     uint32_t base;     /* rounds of the lane's runs before this one */
     int64_t moved;     /* elements of the step done */
@@ -241,6 +253,7 @@ typedef struct coll_member {
     int rank, host;
     int local;           /* place on the host, -1 on another */
     uint32_t port;       /* its number for the group: in its block, in messages to it */
+    uint32_t news_port;  /* where it takes news, 0 nowhere */
     coll_block *block;   /* NULL on another host */
     unsigned char *base; /* of its part; likewise */
     coll_bell *bell;
@@ -272,7 +285,8 @@ struct sn_coll_group {
     uint64_t tick;
     sn_coll_req *req, *free; /* the pool */
     sn_status broken;
-    uint32_t aborted; /* another thread has: see its block */
+    sn_time retired;
+    uint32_t aborted; /* by another thread, or by news: its block says how */
     char text[COLL_TEXT];
     void **dst_ptr; /* [size] scratch of a step */
     const void **src_ptr;
@@ -317,7 +331,10 @@ struct sn_coll {
     int urgent;                        /* priority of the first active request that sends now */
     sn_net_req *orphan[COLL_P2P_REQS]; /* of failed requests, see coll_job_over */
     int orphans;
-    uint32_t aborts, aborts_seen; /* groups that other threads aborted */
+    uint32_t aborts, aborts_seen; /* groups that other threads or hosts broke */
+    uint32_t news_port;
+    coll_news early[COLL_EARLY]; /* of groups that are not made yet */
+    unsigned earlies;
     sn_time looked_around;
     int told;                       /* requests whose wait stands on the control page */
     char said_before[SN_PAGE_TEXT]; /* what stood there */
@@ -397,7 +414,8 @@ sn_status coll_transfer_start(sn_coll_req *r, coll_run *run, const sn_step *step
 sn_status coll_transfers_some(sn_coll_req *r, coll_run *run, bool *moved);
 bool coll_transfers_sending(const sn_coll_req *r);
 void coll_window_cancel(sn_coll_group *g, coll_window *w);
-bool coll_window_drain(sn_coll_group *g, coll_window *w); /* nothing is under way any more */
+/* Is nothing under way any more? `late`: what has not come is given up. */
+bool coll_window_drain(sn_coll_group *g, coll_window *w, bool late);
 
 /* print.c */
 sn_status coll_prints_local(sn_coll_req *r); /* everybody on my host has entered */
@@ -410,7 +428,16 @@ sn_status coll_op_advance(sn_coll_req *r, bool *moved);
 int coll_op_waits_for(const sn_coll_req *r);
 const char *coll_req_text(const sn_coll_req *r, char out[200]); /* "all_reduce #12 in group x" */
 
+/* news.c */
+sn_status coll_news_open(sn_coll *c);
+void coll_news_close(sn_coll *c);
+void coll_news_tell(sn_coll_group *g); /* that it broke */
+void coll_news_of(sn_coll_group *g);   /* what came before it was made */
+void coll_news_listen(sn_coll *c);
+
 /* fail.c */
+/* In my block, for my host mates; any thread. False: something is there already. */
+bool coll_publish(sn_coll_group *g, sn_status status, uint64_t seq, const char *text);
 sn_status coll_op_fail(sn_coll_req *r, sn_status status); /* breaks the group; text: sn_errmsg() */
 bool coll_peer_gave_up(sn_coll_req *r); /* a member of my host did, or left: r has failed then */
 void coll_aborts(sn_coll *c);           /* break the groups that other threads aborted */

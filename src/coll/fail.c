@@ -13,7 +13,7 @@
 /* ---- my group ---- */
 
 /* The first to come writes; what is there then stays. */
-static bool publish(sn_coll_group *g, sn_status status, uint64_t seq, const char *text)
+bool coll_publish(sn_coll_group *g, sn_status status, uint64_t seq, const char *text)
 {
     coll_block *b = g->block;
     if (__atomic_exchange_n(&b->failing, 1, __ATOMIC_ACQ_REL) != 0)
@@ -40,7 +40,8 @@ static void break_group(sn_coll_group *g, sn_status status, const char *text)
     }
     for (int i = 0; i < COLL_WINDOW && !coll_job_over(status); i++)
         coll_window_cancel(g, &g->window[i]);
-    publish(g, status, first, g->text);
+    coll_publish(g, status, first, g->text);
+    coll_news_tell(g);
 }
 
 sn_status coll_op_fail(sn_coll_req *r, sn_status status)
@@ -64,7 +65,7 @@ void sn_coll_group_abort(sn_coll_group *g, const char *why)
     char text[240];
     snprintf(text, sizeof(text), "rank %d (%s) aborted group %s: %s", c->rank,
              sn_net_host_name(c->net, c->rank), g->name, why != NULL ? why : "no reason given");
-    if (!publish(g, SN_ECANCEL, 1, text))
+    if (!coll_publish(g, SN_ECANCEL, 1, text))
         return;
     __atomic_store_n(&g->aborted, 1, __ATOMIC_RELEASE);
     __atomic_fetch_add(&c->aborts, 1, __ATOMIC_SEQ_CST);
@@ -84,7 +85,7 @@ void coll_aborts(sn_coll *c)
     c->aborts_seen = n;
     for (sn_coll_group *g = c->groups; g != NULL; g = g->next)
         if (g->broken == SN_OK && __atomic_load_n(&g->aborted, __ATOMIC_ACQUIRE) != 0)
-            break_group(g, SN_ECANCEL, g->block->text);
+            break_group(g, (sn_status) g->block->status, g->block->text);
 }
 
 /* ---- others ---- */

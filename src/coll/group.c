@@ -35,9 +35,9 @@ static bool left_alone(const sn_coll_group *g)
 /* Messages of a broken group may be under way still; their buffers are the caller's until close. */
 static bool drained(sn_coll_group *g)
 {
-    bool all = true;
+    bool all = true, late = g->coll->nets > 0 && sn_now() > g->retired + COLL_LATE;
     for (int i = 0; i < COLL_WINDOW && g->broken < 0; i++)
-        all = coll_window_drain(g, &g->window[i]) && all;
+        all = coll_window_drain(g, &g->window[i], late) && all;
     return all;
 }
 
@@ -231,6 +231,7 @@ static sn_status create(sn_coll *c, const char *name, const int *members, int n,
     g->recorded = sn_recorder_group(c->recorder, g->id, name, members, n, g->me);
     g->next = c->groups;
     c->groups = g;
+    coll_news_of(g);
     *ret = g;
     return SN_OK;
 }
@@ -272,6 +273,7 @@ static void retire(sn_coll_group *g)
     coll_stage_give(g);
     __atomic_store_n(&g->block->left, 1, __ATOMIC_SEQ_CST);
     coll_ring_members(g);
+    g->retired = sn_now();
     g->next = c->retired;
     c->retired = g;
 }

@@ -16,19 +16,20 @@
 typedef struct hello { /* what a member says of itself */
     uint64_t name, members;
     uint64_t block_at; /* from the base of its part */
-    uint64_t port;
+    uint32_t port, news_port;
     uint64_t image; /* bytes of its stage's images */
     sn_algo_model model;
 } hello;
 
 typedef struct place {
-    uint64_t block_at, port;
+    uint64_t block_at;
+    uint32_t port, news_port;
 } place;
 
 typedef struct verdict {
     int32_t status;
     uint32_t id; /* equal on all members */
-    uint64_t to; /* the port of the hello that it answers: not of one that was given up */
+    uint32_t to; /* the port of the hello that it answers: not of one that was given up */
     uint64_t image;
     sn_algo_model model;
     char text[COLL_TEXT];
@@ -52,6 +53,7 @@ static hello introduce(const sn_coll_group *g, const int *members)
                .members = sn_hash_bytes(members, (size_t) g->size * sizeof(int)),
                .block_at = (uint64_t) ((unsigned char *) g->block - c->base),
                .port = g->member[g->me].port,
+               .news_port = c->news_port,
                .image = g->image};
     h.model = c->model != NULL ? sn_algo_model_for(c->model, c->topo, members, g->size)
                                : sn_algo_model_from(c->topo, members, g->size);
@@ -138,10 +140,10 @@ static void judge(const sn_coll_group *g, const hello *of, verdict *v)
 {
     v->model = of[g->me].model;
     v->image = of[g->me].image;
-    v->id = (uint32_t) of[g->me].port;
+    v->id = of[g->me].port;
     for (int i = 0; i < g->size; i++) {
         v->image = SN_MIN(v->image, of[i].image);
-        v->of[i] = (place){of[i].block_at, of[i].port};
+        v->of[i] = (place){of[i].block_at, of[i].port, of[i].news_port};
     }
 }
 
@@ -180,7 +182,8 @@ static void adopt(sn_coll_group *g, const verdict *v)
 {
     for (int i = 0; i < g->size; i++) {
         coll_member *m = &g->member[i];
-        m->port = (uint32_t) v->of[i].port;
+        m->port = v->of[i].port;
+        m->news_port = v->of[i].news_port;
         if (m->base != NULL)
             m->block = (coll_block *) (m->base + v->of[i].block_at);
     }

@@ -201,6 +201,7 @@ static sn_status start_vote(sn_coll_req *r, coll_run *run)
     run->in = (unsigned char *) &r->vote_in;
     run->out = (unsigned char *) &r->vote_out;
     run->in_staged = run->out_staged = false;
+    run->voting = true;
     return SN_OK;
 }
 
@@ -211,8 +212,10 @@ static sn_status start(sn_coll_req *r)
     g->started = r->seq;
     coll_record_start(r);
     w->prints_sent = w->prints_ok = g->partners == 0;
-    for (int i = 0; i < COLL_LANES; i++)
+    for (int i = 0; i < COLL_LANES; i++) {
         w->run[i].base = 0;
+        w->run[i].voting = w->run[i].closing = false;
+    }
     if (r->many != NULL || (r->shared && r->call.count > staged_chunk(r))) {
         if (r->many == NULL)
             return start_vote(r, &w->run[0]);
@@ -238,6 +241,7 @@ static sn_status vote(sn_coll_req *r, bool *moved)
     if (status != SN_OK)
         return status;
     run_end(run);
+    run->voting = false;
     r->stage = COLL_MAIN;
     *moved = true;
     return set_chunk(r, r->vote_out > 0 ? staged_chunk(r) : plain_chunk(r));

@@ -75,7 +75,8 @@ static void *address(const sn_coll_req *r, const coll_run *run, sn_place p, int6
     case SN_BUF_NOTE:
         break;
     }
-    return coll_slot_of(g->member[p.member].block, r->seq)->note + at + skip;
+    coll_slot *s = coll_slot_of(g->member[p.member].block, r->seq);
+    return (run->voting ? s->vote : s->note) + at + skip;
 }
 
 /* ---- signals ---- */

@@ -139,26 +139,54 @@ void coll_window_cancel(sn_coll_group *g, coll_window *w)
     }
 }
 
-bool coll_window_drain(sn_coll_group *g, coll_window *w)
+/* What has not come some time after the group ended will not: cancelling it is harmless then, for
+ * nothing of it is under way. */
+static void recall(sn_coll *c, coll_transfer *t)
 {
-    sn_coll *c = g->coll;
+    for (int k = 0; k < t->flying; k++, c->nets--)
+        sn_net_cancel(c->net, t->req[k]);
+    t->flying = 0;
+}
+
+static int drain_transfers(sn_coll *c, coll_run *run, bool late)
+{
     int left = 0;
     bool moved;
-    for (int lane = 0; lane < COLL_LANES; lane++)
-        for (int i = 0; i < w->run[lane].transfers; i++) {
-            while (collect(c, &w->run[lane].transfer[i], &moved) < 0)
-                continue;
-            left += w->run[lane].transfer[i].flying;
-        }
-    for (int i = 0; i < g->partners; i++) {
-        sn_net_req **end[2] = {&w->partner[i].recv, &w->partner[i].send};
-        for (int k = 0; k < 2; k++) {
-            if (*end[k] != NULL && sn_net_test(c->net, *end[k]) != SN_PENDING) {
-                *end[k] = NULL;
-                c->nets--;
-            }
-            left += *end[k] != NULL;
-        }
+    for (int i = 0; i < run->transfers; i++) {
+        coll_transfer *t = &run->transfer[i];
+        while (collect(c, t, &moved) < 0)
+            continue;
+        if (late && !t->send)
+            recall(c, t);
+        left += t->flying;
     }
+    return left;
+}
+
+static int drain_partner(sn_coll *c, coll_partner *p, bool late)
+{
+    if (p->recv != NULL && sn_net_test(c->net, p->recv) != SN_PENDING) {
+        p->recv = NULL;
+        c->nets--;
+    }
+    if (p->send != NULL && sn_net_test(c->net, p->send) != SN_PENDING) {
+        p->send = NULL;
+        c->nets--;
+    }
+    if (late && p->recv != NULL) {
+        sn_net_cancel(c->net, p->recv);
+        p->recv = NULL;
+        c->nets--;
+    }
+    return (p->recv != NULL) + (p->send != NULL);
+}
+
+bool coll_window_drain(sn_coll_group *g, coll_window *w, bool late)
+{
+    int left = 0;
+    for (int lane = 0; lane < COLL_LANES; lane++)
+        left += drain_transfers(g->coll, &w->run[lane], late);
+    for (int i = 0; i < g->partners; i++)
+        left += drain_partner(g->coll, &w->partner[i], late);
     return left == 0;
 }

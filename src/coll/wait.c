@@ -135,6 +135,8 @@ static void look_at(sn_coll_req *r, sn_status alive, sn_time now)
 
 void coll_look_around(sn_coll *c)
 {
+    coll_news_listen(c);
+    coll_aborts(c);
     sn_status alive = sn_net_look(c->net);
     sn_time now = sn_now();
     c->looked_around = now;

@@ -264,10 +264,12 @@ static int aborts(sn_boot *boot, int rank, int host, void *ctx)
 
 static void test_aborts(void **state)
 {
-    static const int here[] = {0, 0}, three[] = {0, 0, 0};
-    int many[2] = {10000, 0}, threaded[2] = {1000, 1};
-    assert_int_equal(sn_ranks_run(2, here, aborts, many, sn_now() + 60 * SN_SEC), 0);
-    assert_int_equal(sn_ranks_run(3, three, aborts, threaded, sn_now() + 60 * SN_SEC), 0);
+    static const int here[] = {0, 0, 0}, apart[] = {0, 1}, uneven[] = {0, 0, 1};
+    int many[2] = {10000, 0}, threaded[2] = {1000, 1}, few[2] = {200, 0}, some[2] = {200, 1};
+    assert_int_equal(sn_ranks_run(2, here, aborts, many, sn_now() + 100 * SN_SEC), 0);
+    assert_int_equal(sn_ranks_run(3, here, aborts, threaded, sn_now() + 60 * SN_SEC), 0);
+    assert_int_equal(sn_ranks_run(2, apart, aborts, few, sn_now() + 60 * SN_SEC), 0);
+    assert_int_equal(sn_ranks_run(3, uneven, aborts, some, sn_now() + 60 * SN_SEC), 0);
 }
 
 int main(void)
