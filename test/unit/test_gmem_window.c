@@ -521,6 +521,55 @@ static void test_death(void **state)
     }
 }
 
+typedef struct stopped {
+    pid_t pid;
+    int done;
+} stopped;
+
+/* A target that is stopped, the link to it as good as cut: flushes end long before their deadline
+ * and say whom they lacked. */
+static int rank_stopped(sn_boot *boot, int rank, int host, void *ctx)
+{
+    stopped *s = ctx;
+    with w = {0};
+    static char big[4 << 20];
+    uint64_t one = 1;
+    RANK_OK(enter(&w, boot, host, 3, sizeof big));
+    if (rank == 1) {
+        __atomic_store_n(&s->pid, getpid(), __ATOMIC_RELEASE);
+        for (;;)
+            raise(SIGSTOP);
+    }
+    while (!__atomic_load_n(&s->pid, __ATOMIC_ACQUIRE))
+        sched_yield();
+    sn_status status = SN_OK;
+    sn_time began = sn_now();
+    while (status >= 0) {
+        if (rank == 0)
+            status = sn_window_put(w.win, 1, 0, big, sizeof big, SOON);
+        else
+            status = sn_window_accumulate(w.win, 1, 0, &one, 1, SN_I64, SN_SUM, SOON);
+        if (status >= 0)
+            status = sn_window_flush(w.win, 1, SOON);
+    }
+    RANK_CHECK(sn_now() - began < 5 * SN_SEC && status == SN_EPEER);
+    RANK_CHECK(strstr(sn_errmsg(), rank ? "rank 2 (h0)" : "rank 0 (h0)"));
+    RANK_CHECK(strstr(sn_errmsg(), "rank 1 (h1) stopped answering for"));
+    if (__atomic_add_fetch(&s->done, 1, __ATOMIC_ACQ_REL) == 2)
+        kill(s->pid, SIGKILL);
+    RANK_OK(sn_window_free(w.win, SOON));
+    sn_gmem_free(w.seg);
+    sn_net_close(w.net);
+    return 0;
+}
+
+static void test_stopped(void **state)
+{
+    static const int apart[] = {0, 1, 0};
+    assert_int_equal(sn_ranks_run(3, apart, rank_stopped, sn_ranks_shared(sizeof(stopped)), SOON),
+                     0);
+}
+
 /* Who leaves without freeing its window is named. */
 static int rank_left(sn_boot *boot, int rank, int host, void *ctx)
 {
@@ -553,7 +602,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_words),   cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_special), cmocka_unit_test(test_create),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_late),
-        cmocka_unit_test(test_death),   cmocka_unit_test(test_left),
+        cmocka_unit_test(test_death),   cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_left),
     };
     return sn_test_run(tests);
 }
