@@ -301,11 +301,14 @@ static void say_json(const bench_case *c, const bench_result *r, const verdict *
 
 static void say_row(const bench_case *c, const bench_result *r, const verdict *v)
 {
-    printf("%-34s %12.5g %-8s", c->name, v->value, c->unit);
+    if (r->samples)
+        printf("%-34s %12.5g %-8s", c->name, v->value, c->unit);
+    else
+        printf("%-34s %12s %-8s", c->name, "-", "");
     if (r->peer_samples)
         printf("  %s %.5g, ratio %.2f [%.2f, %.2f]", c->peer, v->peer_value, v->ratio, v->ratio_low,
                v->ratio_high);
-    if (r->bound > 0)
+    if (r->bound > 0 && r->samples)
         printf("  %.0f %% of %s", 100 * v->share, c->bound_name);
     if (c->bar != BENCH_NO_BAR)
         printf("  %s %s", v->bar, v->met ? "met" : "NOT met");
@@ -381,6 +384,21 @@ static int run_cases(const session *s)
     return SN_EXIT_USAGE;
 }
 
+/* Cases know --only and --pairs, calibrate knows the rest: nothing is passed over in silence. */
+static bool flags_belong(const sn_args *args, const char *area)
+{
+    static const char *const of_cases[] = {"only", "pairs", NULL};
+    static const char *const of_calibrate[] = {"hosts", "cards", "check", NULL};
+    bool calibrate = !strcmp(area, "calibrate");
+    for (const char *const *other = calibrate ? of_cases : of_calibrate; *other; other++)
+        if (sn_args_get(args, *other)) {
+            fprintf(stderr, "supernode bench: --%s is %s bench calibrate\n", *other,
+                    calibrate ? "not for" : "for");
+            return false;
+        }
+    return true;
+}
+
 int sn_cmd_bench(const sn_args *args)
 {
     char self[4096];
@@ -389,6 +407,8 @@ int sn_cmd_bench(const sn_args *args)
     session s = {.area = args->words ? args->word[0] : "all",
                  .only = sn_args_get(args, "only"),
                  .json = sn_args_get(args, "json") != NULL};
+    if (!flags_belong(args, s.area))
+        return SN_EXIT_USAGE;
     if (!strcmp(s.area, "calibrate"))
         return bench_calibrate_verb(args);
     if (!known(s.area))

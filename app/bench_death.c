@@ -103,7 +103,8 @@ static sn_status end_it(const end *e, bench_rig *rig, const bench_wire *wire, in
 static sn_status end_once(const end *e, const bench_wire *wire, int i, double *ret)
 {
     static const int host[RANKS] = {0, 0, 1, 1};
-    bench_rig_opts opts = {.ranks = RANKS, .host = e->hosts ? host : NULL, .wire = wire};
+    bench_rig_opts opts = {
+        .ranks = RANKS, .host = e->hosts ? host : NULL, .wire = wire, .detect_ns = BENCH_DETECT};
     bench_rig *rig;
     SN_TRY(bench_rig_start(&opts, &rig));
     sn_status status = end_it(e, rig, wire, i, ret);

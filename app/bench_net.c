@@ -262,9 +262,8 @@ static sn_status run_pair(const bench_case *c, const bench_opts *o, bench_result
         "half round trip of 8 B, UCX over the loopback's TCP, median of 200",
         "1 MiB messages, UCX over the loopback's TCP, median of 8",
         "half round trip of a flag in a shared segment, mean of 200",
-        "1 MiB out of another rank's part of a segment, mean of 100; the bound copies its own",
-        "half round trip of an 8 B sn_window_put that the target looks for with loads, mean of "
-        "200"};
+        "1 MiB out of another rank's part of a segment; the bound copies its own; mean of 100",
+        "half round trip of an sn_window_put of 8 B that the target polls for, mean of 200"};
     void *memory;
     bench_world *w = NULL;
     SN_TRY(bench_shared(sizeof(pair_shared), &memory));

@@ -182,7 +182,8 @@ sn_status bench_rig_join(const bench_rig_opts *opts, sn_boot *boot, bench_rig **
     rig->opts = *opts;
     rig->opts.ranks = sn_boot_world(boot);
     rig->answer = sn_alloc((size_t) rig->opts.ranks * sizeof *rig->answer);
-    sn_net_opts net_opts = {.host_name = name, .deadline = sn_now() + OPEN_S * SN_SEC};
+    sn_net_opts net_opts = {
+        .host_name = name, .deadline = sn_now() + OPEN_S * SN_SEC, .detect_ns = BENCH_PATIENT};
     sn_status status = sn_net_open(boot, &net_opts, &net);
     if (status >= 0)
         status = bench_rank_open(&rig->opts, NULL, net, &rig->own);

@@ -24,7 +24,7 @@ typedef struct bench_rig_opts {
     bool ordinary;                /* malloc'ed buffers too */
     uint64_t loop_bytes;          /* a buffer a rank that all map, for bench_do_loop; 0 none */
     const char *record;           /* a directory for flight recorders, NULL: none */
-    sn_time detect_ns;            /* as in sn_net_opts */
+    sn_time detect_ns;            /* as in bench_job */
     bool threads;                 /* as in sn_coll_opts, */
     const sn_topo *topo;          /* as in sn_coll_opts */
     const sn_algo_model *model;   /* likewise */

@@ -26,7 +26,8 @@ static sn_status measure(const bench_case *c, const bench_opts *o, const char *d
 {
     static const int apart[] = {0, 1};
     bench_rig *with, *without;
-    bench_rig_opts opts = {.ranks = 2, .host = c->arg == DETECT_HOSTS ? apart : NULL};
+    bench_rig_opts opts = {
+        .ranks = 2, .host = c->arg == DETECT_HOSTS ? apart : NULL, .detect_ns = BENCH_DETECT};
     bench_rig_opts bare = opts;
     bench_ask ask = {.fn = bench_do_call,
                      .op = SN_ALL_REDUCE,

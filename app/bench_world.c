@@ -293,7 +293,7 @@ sn_status bench_net_open(sn_boot *boot, const bench_job *job, sn_net **ret)
     sn_net_opts opts = {.host_name = name,
                         .bind_address = address,
                         .deadline = sn_now() + 30 * SN_SEC,
-                        .detect_ns = job->detect_ns};
+                        .detect_ns = job->detect_ns ? job->detect_ns : BENCH_PATIENT};
     return sn_net_open(boot, &opts, ret);
 }
 

@@ -16,13 +16,15 @@
 
 #define BENCH_VALUES 4
 #define BENCH_WORLD_MAX 16
+#define BENCH_DETECT (100 * SN_MS)  /* the silence after which a peer of a job has failed */
+#define BENCH_PATIENT (10 * SN_SEC) /* here a peer program may keep our ranks from running */
 
 typedef struct bench_job {
     int world;
     const int *host; /* [world] index of each rank's host, NULL: all on one */
     /* the hosts are these; NULL: they differ in name only, and talk over the loopback */
     const bench_wire *wire;
-    sn_time detect_ns; /* as in sn_net_opts */
+    sn_time detect_ns; /* as in sn_net_opts, but 0: BENCH_PATIENT */
     void *ctx;         /* seen by every rank as it was when the world started */
     sn_status (*open)(sn_boot *boot, const struct bench_job *job, void **ret_state);
     sn_status (*step)(void *state, int64_t arg, double ret[BENCH_VALUES]);

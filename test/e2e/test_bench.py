@@ -108,6 +108,11 @@ def test_areas_without_cases(area, code, want):
     assert r.returncode == code and want in r.stderr and not r.stdout
 
 
+def test_flags_of_calibrate_are_not_passed_over():
+    r = run('bench', 'plan', '--hosts', '2')
+    assert r.returncode == 2 and '--hosts is for bench calibrate' in r.stderr
+
+
 def test_only_that_matches_nothing():
     r = run('bench', 'plan', '--only', 'xyz')
     assert r.returncode == 2 and "has 'xyz' in its name" in r.stderr

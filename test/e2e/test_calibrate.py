@@ -86,6 +86,7 @@ def test_without_a_place_to_keep_it(cache):
     (['--hosts', '8', '--cards', '8'], 3, 'cannot be run here'),
     (['--hosts', '0'], 2, 'hosts'),
     (['--cards', 'x'], 2, 'cards'),
+    (['--pairs', '3'], 2, '--pairs is not for bench calibrate'),
 ])
 def test_calibrate_answers_mistakes(tmp_path, args, code, want):
     r = run('bench', 'calibrate', *args, env={'XDG_CACHE_HOME': str(tmp_path)})
