@@ -405,6 +405,7 @@ sn_status coll_run_some(sn_coll_req *r, coll_run *run, bool *moved);
 bool coll_run_closed(sn_coll_req *r, coll_run *run);
 int coll_run_waits_for(const sn_coll_req *r, const coll_run *run); /* a rank, -1 nobody */
 uint64_t coll_place_of(const sn_coll *c, const void *p, uint64_t bytes);
+bool coll_place_known(const sn_coll *c, int local, uint64_t place); /* is it in that segment? */
 unsigned char *coll_place_at(const sn_coll *c, int local, uint64_t place); /* NULL: not known */
 
 /* transfer.c: messages to and from other hosts */

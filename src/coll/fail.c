@@ -44,14 +44,32 @@ static void break_group(sn_coll_group *g, sn_status status, const char *text)
     coll_news_tell(g);
 }
 
+/* A member of my host that gave up this operation or one before it; NULL: none. */
+static const coll_block *mate_gave_up(const sn_coll_req *r)
+{
+    const sn_coll_group *g = r->group;
+    for (int i = 0; i < g->locals; i++) {
+        const coll_member *m = &g->member[g->local[i]];
+        uint64_t seq = coll_load(&m->block->failed_seq);
+        if (seq != 0 && seq <= r->seq &&
+            __atomic_load_n(&m->block->port, __ATOMIC_ACQUIRE) == m->port)
+            return m->block;
+    }
+    return NULL;
+}
+
+/* That a peer has left says less than why: what it told before comes first. */
 sn_status coll_op_fail(sn_coll_req *r, sn_status status)
 {
     sn_coll_group *g = r->group;
-    if (g->broken == SN_OK) {
-        char text[COLL_TEXT];
-        snprintf(text, sizeof(text), "%s", sn_errmsg());
+    char text[COLL_TEXT];
+    snprintf(text, sizeof(text), "%s", sn_errmsg());
+    coll_aborts(r->coll);
+    const coll_block *cause = status == SN_EPEER ? mate_gave_up(r) : NULL;
+    if (g->broken == SN_OK && cause != NULL)
+        break_group(g, (sn_status) cause->status, cause->text);
+    else if (g->broken == SN_OK)
         break_group(g, status, text);
-    }
     if (r->status == SN_PENDING)
         coll_end(r, g->broken, g->text);
     return sn_fail(g->broken, "%s", g->text);
@@ -107,15 +125,11 @@ bool coll_peer_gave_up(sn_coll_req *r)
     sn_coll_group *g = r->group;
     sn_coll *c = r->coll;
     char what[200];
-    for (int i = 0; i < g->locals; i++) {
-        const coll_member *m = &g->member[g->local[i]];
-        uint64_t seq = coll_load(&m->block->failed_seq);
-        bool same = __atomic_load_n(&m->block->port, __ATOMIC_ACQUIRE) == m->port;
-        if (same && seq != 0 && seq <= r->seq) {
-            sn_status status = m->block->status;
-            coll_op_fail(r, sn_fail(status, "%.239s", m->block->text));
-            return true;
-        }
+    const coll_block *cause = mate_gave_up(r);
+    if (cause != NULL) {
+        sn_status status = (sn_status) cause->status;
+        coll_op_fail(r, sn_fail(status, "%.239s", cause->text));
+        return true;
     }
     for (int i = 0; i < g->locals; i++) {
         const coll_member *m = &g->member[g->local[i]];

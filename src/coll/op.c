@@ -81,6 +81,18 @@ static void run_end(coll_run *run)
 
 /* ---- chunks ---- */
 
+/* Can all members of my host reach it where it is? */
+static bool reachable(const sn_coll_group *g, const void *buf, uint64_t bytes)
+{
+    uint64_t place = coll_place_of(g->coll, buf, bytes);
+    if (place == COLL_NOWHERE)
+        return false;
+    for (int i = 0; i < g->locals && place >> 56 != 0; i++)
+        if (!coll_place_known(g->coll, g->member[g->local[i]].local, place))
+            return false;
+    return true;
+}
+
 /* Does this buffer go through the stage? */
 static bool needs_stage(const sn_coll_req *r, const void *buf, int blocks)
 {
@@ -89,7 +101,7 @@ static bool needs_stage(const sn_coll_req *r, const void *buf, int blocks)
         return false;
     if (r->many != NULL || (r->chunked && blocks > 1))
         return true;
-    return r->shared && r->group->locals > 0 && coll_place_of(r->coll, buf, bytes) == COLL_NOWHERE;
+    return r->shared && r->group->locals > 0 && !reachable(r->group, buf, bytes);
 }
 
 static sn_status stage_begin(sn_coll_req *r, coll_run *run, coll_plan *plan)

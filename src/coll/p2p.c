@@ -83,6 +83,8 @@ static sn_status sizes_differ(const sn_coll_req *r, uint64_t theirs)
 static void place(sn_coll_req *r, coll_mail *m)
 {
     m->at = r->bytes > 0 ? coll_place_of(r->coll, r->buf, r->bytes) : 0;
+    if (m->at != COLL_NOWHERE && !coll_place_known(r->coll, r->coll->local_of[r->peer], m->at))
+        m->at = COLL_NOWHERE;
     m->staged = m->at == COLL_NOWHERE;
     m->avail = m->staged ? 0 : r->bytes;
     m->taken = 0;

@@ -24,6 +24,12 @@ uint64_t coll_place_of(const sn_coll *c, const void *p, uint64_t bytes)
     return COLL_NOWHERE;
 }
 
+bool coll_place_known(const sn_coll *c, int local, uint64_t place)
+{
+    int i = (int) (place >> 56);
+    return i == 0 || c->use[i - 1].base[local] != NULL;
+}
+
 unsigned char *coll_place_at(const sn_coll *c, int local, uint64_t place)
 {
     int i = (int) (place >> 56);
@@ -124,7 +130,8 @@ static sn_status check_places(const sn_coll_req *r, const coll_run *run)
         const coll_sign *s = coll_sign_of(m->block, r->seq, run->lane);
         uint64_t place[2] = {s->in_at, s->out_at};
         for (int k = 0; k < 2; k++)
-            if (place[k] != COLL_NOWHERE && coll_place_at(r->coll, m->local, place[k]) == NULL)
+            if (place[k] != COLL_NOWHERE && place[k] >> 56 != 0 &&
+                coll_place_at(r->coll, m->local, place[k]) == NULL)
                 return sn_fail(SN_EINVAL,
                                "the buffer of rank %d (%s) is in a segment that rank %d does not "
                                "know: all its ranks call sn_coll_use first",
@@ -157,8 +164,8 @@ static sn_status wait(sn_coll_req *r, coll_run *run, const sn_step *step)
         if (status != SN_OK)
             return status;
     }
-    bool elsewhere = step->round == 1 && r->coll->uses > 0 && run->plan->sched.shared;
-    return elsewhere ? check_places(r, run) : SN_OK;
+    bool shown = step->round == 1 && run->plan->sched.shared;
+    return shown ? check_places(r, run) : SN_OK;
 }
 
 /* ---- data ---- */

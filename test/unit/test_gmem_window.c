@@ -521,6 +521,60 @@ static void test_death(void **state)
     }
 }
 
+/* ---- fork ---- */
+
+/* While a bulk transfer is under way: a child that writes over everything it has got and leaves,
+ * with or without the libraries' destructors, or that becomes another program. */
+static int fork_child(int round, char *private, char *shared)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        memset(private, 0x77, 4 << 20);
+        memset(shared, 0x55, 64); /* is shared: the parent sees this */
+        if (round % 3 == 0)
+            execlp("true", "true", NULL);
+        if (round % 3 == 1)
+            exit(0);
+        _exit(0);
+    }
+    int how = -1;
+    sn_time limit = SOON;
+    while (waitpid(child, &how, WNOHANG) == 0)
+        if (sn_now() > limit) {
+            kill(child, SIGKILL);
+            return -1;
+        } else {
+            usleep(200);
+        }
+    return how;
+}
+
+static int rank_fork(sn_boot *boot, int rank, int host, void *ctx)
+{
+    enum { ROUNDS = 9, BYTES = 4 << 20 };
+    with w = {0};
+    RANK_OK(enter(&w, boot, host, 2, BYTES + 64));
+    unsigned char *buf = malloc(BYTES), *want = malloc(BYTES), *mine = sn_window_base(w.win, rank);
+    for (int k = 0; k < ROUNDS; k++) {
+        fill(buf, BYTES, rank + k);
+        RANK_OK(sn_window_put(w.win, 1 - rank, 0, buf, BYTES, SOON));
+        RANK_CHECK(fork_child(k, (char *) buf, (char *) mine + BYTES) == 0);
+        RANK_OK(sn_window_fence(w.win, SOON));
+        fill(want, BYTES, 1 - rank + k);
+        RANK_CHECK(memcmp(mine, want, BYTES) == 0 && mine[BYTES] == 0x55);
+        RANK_OK(sn_window_fence(w.win, SOON));
+    }
+    free(buf);
+    free(want);
+    RANK_OK(leave(&w));
+    return 0;
+}
+
+static void test_fork(void **state)
+{
+    assert_int_equal(sn_ranks_run(2, far, rank_fork, NULL, SOON), 0);
+}
+
 typedef struct stopped {
     pid_t pid;
     int done;
@@ -603,7 +657,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_special), cmocka_unit_test(test_create),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_late),
         cmocka_unit_test(test_death),   cmocka_unit_test(test_stopped),
-        cmocka_unit_test(test_left),
+        cmocka_unit_test(test_fork),    cmocka_unit_test(test_left),
     };
     return sn_test_run(tests);
 }
