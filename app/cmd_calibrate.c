@@ -10,6 +10,8 @@
 
 #include <jansson.h>
 
+#define BUSY 0.4 /* error from which on a hint is given */
+
 typedef struct wish {
     bool json, check;
     double seconds; /* for each shape */
@@ -41,6 +43,8 @@ static void say_calibration(const sn_calibration *c)
                sn_fmt_ns(d, r->net_message_ns));
     printf("  collectives    %d measured in %.1f s, the model is %.0f %% off on average\n",
            c->samples, c->seconds, 100 * c->error);
+    if (c->error > BUSY)
+        printf("  that is much   was the machine busy? measure again when nothing else runs\n");
     printf("  kept in        %s\n", c->path);
     fflush(stdout);
 }
