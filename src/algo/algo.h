@@ -192,7 +192,7 @@ sn_status sn_algo_choose(const sn_algo_group *g, const sn_algo_call *c, const sn
 /* ---- calibration ---- */
 
 typedef struct sn_algo_sample { /* one measured call */
-    const sn_algo_group *group;
+    const sn_algo_group *group; /* its model: the one that the members took their segments by */
     sn_algo_call call;
     const sn_algo_row *row;
     double ns;               /* of the slowest member, > 0 */

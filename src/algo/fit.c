@@ -36,9 +36,7 @@ static algo_counts count(const sn_algo_sample *s, const sn_algo_model *m)
 {
     algo_counts c = {0};
     algo_shape shape = algo_shape_of(s->group);
-    sn_algo_group g = *s->group;
-    g.model = m;
-    s->row->count(&shape, &g, &s->call, m, &c);
+    s->row->count(&shape, s->group, &s->call, m, &c);
     return c;
 }
 
