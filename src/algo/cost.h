@@ -58,7 +58,9 @@ int algo_hosts_number(const sn_algo_group *g, int *ret_host);
  * other. One segment takes the whole path; the more there are, the more the busiest resource
  * alone counts, wire or processor:
  *
- *   once + slots · latency + path / segments + (1 - 1 / segments) · max(wire, processor) of steady */
+ *   once + slots · latency + path / segments + (1 - 1 / segments) · max(wire, processor)
+ *
+ * of what is in `steady`. */
 typedef struct algo_flow {
     int stages, adding; /* adding: the first stages, in which sums are used */
     bool works;         /* what comes is worked on: one more slot a stage, to overlap with */
