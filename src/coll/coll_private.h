@@ -123,6 +123,7 @@ typedef struct coll_ring {
 } coll_ring;
 
 typedef struct coll_news { /* to another host: your group at this port has failed */
+    uint64_t seq;          /* from this operation on */
     uint32_t port;
     int32_t status;
     char text[240];
@@ -286,7 +287,8 @@ struct sn_coll_group {
     sn_coll_req *req, *free; /* the pool */
     sn_status broken;
     sn_time retired;
-    uint32_t aborted; /* by another thread, or by news: its block says how */
+    uint32_t aborted; /* by another thread: see its block */
+    coll_news news;   /* from another host */
     char text[COLL_TEXT];
     void **dst_ptr; /* [size] scratch of a step */
     const void **src_ptr;
@@ -331,7 +333,7 @@ struct sn_coll {
     int urgent;                        /* priority of the first active request that sends now */
     sn_net_req *orphan[COLL_P2P_REQS]; /* of failed requests, see coll_job_over */
     int orphans;
-    uint32_t aborts, aborts_seen; /* groups that other threads or hosts broke */
+    uint32_t aborts, aborts_seen; /* groups that other threads aborted */
     uint32_t news_port;
     coll_news early[COLL_EARLY]; /* of groups that are not made yet */
     unsigned earlies;
@@ -432,8 +434,8 @@ const char *coll_req_text(const sn_coll_req *r, char out[200]); /* "all_reduce #
 /* news.c */
 sn_status coll_news_open(sn_coll *c);
 void coll_news_close(sn_coll *c);
-void coll_news_tell(sn_coll_group *g); /* that it broke */
-void coll_news_of(sn_coll_group *g);   /* what came before it was made */
+void coll_news_tell(sn_coll_group *g, uint64_t seq); /* that it broke */
+void coll_news_of(sn_coll_group *g);                 /* what came before it was made */
 void coll_news_listen(sn_coll *c);
 
 /* fail.c */
