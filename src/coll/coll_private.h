@@ -52,6 +52,7 @@
 #define COLL_ORDERED 0x80 /* in a print's reduction: the sum is that of members 0, 1, 2 … */
 #define COLL_VOTE_BYTES 64
 #define COLL_EARLY 16
+#define COLL_DIMS 8
 #define COLL_LATE (300 * SN_MS) /* after a group's end nothing more comes for it */
 #define COLL_USES 15            /* segments named by sn_coll_use */
 #define COLL_TEXT 480           /* a sentence about a failure */
@@ -273,6 +274,7 @@ struct sn_coll_group {
     int partners;
     sn_algo_group algo;
     sn_algo_model model;
+    int dim[COLL_DIMS]; /* for algo */
     coll_block *block;
     int block_index;
     uint64_t posted, started, finished; /* sequence numbers */
@@ -456,6 +458,9 @@ bool coll_p2p_peer_left(sn_coll_req *r); /* a host mate that has closed, and lef
 void coll_record_open(sn_coll *c);
 void coll_record_launch(sn_coll_req *r);
 void coll_record_end(sn_coll_req *r);
+
+/* mesh.c */
+int coll_mesh_find(const sn_coll_group *g, int ret_dim[COLL_DIMS]); /* dimensions, 0: no mesh */
 
 /* meet.c: the exchange in which members agree on what a group is */
 sn_status coll_meet(sn_coll_group *g, const int *members, sn_time deadline);
