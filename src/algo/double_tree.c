@@ -205,13 +205,13 @@ static algo_flow flow(const algo_shape *s, const sn_algo_group *g, const sn_algo
 
 static algo_flow flow_down(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
 {
-    double bytes = (double) algo_bytes(c), kids = SN_MIN(2, s->hosts - 1);
+    double bytes = (double) algo_bytes(c), kids = SN_MIN(2, s->hosts - 2);
     algo_flow f = algo_lanes_flow(s, c);
     f.stages = depth_max(s->hosts - 1) + 1;
     f.posts = 6;
     f.posts_all = 6;
     f.messages = f.stages;
-    algo_lanes_sent(&f, s, c, f.stages * kids * bytes / 2, bytes);
+    algo_lanes_sent(&f, s, c, bytes + (f.stages - 1) * kids * bytes / 2, bytes);
     return f;
 }
 

@@ -4,10 +4,10 @@
  * the hosts whatever the algorithm says. Private to algo.
  *
  *            host 0            host 1
- *   lane 0   m0  ◀───slice 0───▶  m4        1. a lane's owner on a host sums its slice of the host's
- *   lane 1   m1  ◀───slice 1───▶  m5           inputs
- *   lane 2   m2  ◀───slice 2───▶  m6        2. `across`: the owners of a lane, each lane alone
- *                                 m7        3. everybody copies the slices of other owners of its host
+ *   lane 0   m0  ◀───slice 0───▶  m4      1. a lane's owner on a host sums its slice of all inputs
+ *   lane 1   m1  ◀───slice 1───▶  m5         of the host
+ *   lane 2   m2  ◀───slice 2───▶  m6      2. `across`: the owners of a lane, each lane alone
+ *                                 m7      3. everybody copies the slices of its host's other owners
  *
  * Any map of members to hosts works. There are at least as many lanes as the smallest host has
  * members, and more when a larger host is then less the slowest; a member of a small host then owns
@@ -113,7 +113,8 @@ void algo_part_sum_came(const algo_part *p, int from, int64_t off, int64_t count
 
 /* ---- time ---- */
 
-/* What all_reduce and broadcast take inside a host; the algorithm adds what goes on between them. */
+/* What all_reduce and broadcast take inside a host; the algorithm adds what goes on between them.
+ */
 algo_flow algo_lanes_flow(const algo_shape *s, const sn_algo_call *c);
 double algo_lanes_slice(const algo_shape *s, const sn_algo_call *c); /* bytes a member owns */
 double algo_lanes_widened(const sn_algo_call *c); /* how much longer a sum is than a result */

@@ -7,8 +7,8 @@
  *
  * `ring` takes the members host by host, so that one neighbour on each host is on another. In
  * `ring_round_robin` every neighbour is on another host: it exists to be compared with, and is
- * taken only by name. The bytes between hosts are those of a ring of members, (p-1)/p of the vector over
- * each hop and direction: where hosts have several members hierarchical_ring.c needs fewer.
+ * taken only by name. The bytes between hosts are those of a ring of members, (p-1)/p of the vector
+ * over each hop and direction: where hosts have several members hierarchical_ring.c needs fewer.
  *
  * Neighbours on one host are a run. A chunk goes from run to run; the last member of a run that it
  * passes carries it: it adds the inputs of all of the run by loads, and gets the result that the

@@ -21,10 +21,10 @@
  *        └──── residual = y − d ◀──────┘                error feedback: lost now, sent later
  *
  * Invariants
- *  1. Code and decoded numbers are the same bits on every machine, vector width and mode of the
- *     processor: what one member sends is what every member sees.
- *  2. With a residual r the encoder codes y = x + r (one rounding) and leaves r = y − decode(code),
- *     exactly: nothing is lost, only late.
+ *  1. Code and decoded numbers are the same bits on every little-endian machine, vector width and
+ *     mode of the processor: what one member sends is what every member sees.
+ *  2. With a residual r the encoder codes y = x + r (one rounding) and leaves r = y − decode(code)
+ *     (exact; in onebit one rounding): nothing is lost, only late.
  *  3. The number of bytes depends on the codec and n alone (straight-line programs need that).
  *  4. NaN or infinity in y is seen, never hidden: bf16, none and top-k in bf16 carry it in its
  *     place, the others decode NaN for the whole block. The residual of whatever is not finite

@@ -155,7 +155,7 @@ static void draw(float *p, int64_t rows, int rank, int c, int attempt)
             (float) (sn_hash_uniform(7 + (uint64_t) attempt, (uint64_t) c, (uint64_t) i) - 0.5);
 }
 
-/* What is left of a column that depends on those before it is rounding; NaN and infinity are not. */
+/* What is left of a column that depends on those before it is rounding; NaN is more. */
 static bool gone(double after, double before)
 {
     return isfinite(before) && after <= 1e-6 * before;

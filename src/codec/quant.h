@@ -66,7 +66,7 @@ INLINE void int4_encode(const float *restrict y, int n, uint16_t scale, uint8_t 
     int half = (n + 1) / 2;
     for (int i = 0; i < half; i++)
         code[i] = (uint8_t) ((quant_one(y[i], inverse, INT4_MOST) & 15) |
-                             quant_one(y[i + half], inverse, INT4_MOST) << 4);
+                             (uint32_t) quant_one(y[i + half], inverse, INT4_MOST) << 4);
 }
 
 /* d likewise gets one more. */

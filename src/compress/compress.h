@@ -47,12 +47,18 @@ typedef struct sn_compress_matrix { /* PowerSGD: elements [at, at + rows · cols
     int64_t at, rows, cols;
 } sn_compress_matrix;
 
+typedef struct sn_compress_hole { /* elements that are 0 and stay so: padding */
+    int64_t at, count;
+} sn_compress_hole;
+
 typedef struct sn_compress_opts {
     const char *name; /* for messages; borrowed until close */
     sn_codec codec;
     int64_t count; /* elements of the whole vector */
-    int matrices;  /* PowerSGD: in order; what they do not cover goes uncompressed */
+    int matrices;  /* PowerSGD, copied: in order; what they do not cover goes uncompressed */
     const sn_compress_matrix *matrix;
+    int holes; /* in order; a code may not move them, and nothing is owed for them */
+    const sn_compress_hole *hole;
     int first_relay; /* PowerSGD: matrices go to the relays of a host in turn, from this one on */
     double momentum; /* top-k's momentum correction, 0: none */
     unsigned calls;  /* which of the three will be made: SN_COMPRESS_… below, or'ed */
@@ -111,7 +117,7 @@ typedef struct sn_compress_state {
     bool shared; /* others hold the same bits: the member of host 0 saves it */
 } sn_compress_state;
 /* The pieces of this member. Over all members they cover, per source, each element exactly once
- * (PowerSGD: each element of a matrix; OWED_BACK: once for all sources together). */
+ * (OWED_BACK: once for all sources together). */
 int sn_compress_states(sn_compress *z, const sn_compress_state **ret);
 
 /* Take over what host `source` of a job that was split otherwise owed for elements [at, at +

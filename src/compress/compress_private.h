@@ -124,7 +124,9 @@ struct sn_compress {
     int parts;
     lowrank_part *part;
     lowrank_matrix *matrix;
-    sn_compress_matrix *shapes; /* opts.matrix, owned */
+    float *plain_owed;          /* of what lies between matrices, packed: only from another split */
+    sn_compress_matrix *shapes; /* opts.matrix and opts.hole, owned */
+    sn_compress_hole *holes;
 
     int states;
     sn_compress_state *state;
@@ -136,7 +138,12 @@ compress_sizes compress_sizes_of(const compress_map *m, const sn_compress_opts *
 /* ---- run.c */
 void compress_start(sn_compress *z, const compress_half *first, const compress_half *second);
 
+/* ---- dense.c */
+/* Elements of the vector that lie in member i's block. */
+int64_t compress_length(const sn_compress *z, int i);
+
 /* ---- lowrank.c */
+int64_t lowrank_plain(const sn_compress_opts *o); /* elements between the matrices */
 /* Deals the matrices out; returns the elements of all factors. part [relays] and matrix [matrices]
  * may be NULL. */
 int64_t lowrank_lay_out(const compress_map *m, const sn_compress_opts *o, lowrank_part *part,

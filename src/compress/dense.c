@@ -32,8 +32,8 @@ static float *part_of(const sn_compress *z, int h)
     return grid_of(z) + at * z->size.block;
 }
 
-/* Elements of member i's block that the vector has (all_reduce may leave the last ones short). */
-static int64_t length_of(const sn_compress *z, int i)
+/* All_reduce may leave the last blocks short. */
+int64_t compress_length(const sn_compress *z, int i)
 {
     int64_t left = z->opts.count - i * z->size.block;
     return SN_MAX(0, SN_MIN(left, z->size.block));
@@ -44,9 +44,9 @@ static void pack(sn_compress *z)
     const compress_map *m = &z->g->map;
     memset(z->grid, 0, z->size.grid_bytes);
     for (int i = 0; i < m->n; i++)
-        if (length_of(z, i) > 0)
+        if (compress_length(z, i) > 0)
             memcpy(z->grid + ((int64_t) m->host[i] * m->most + m->local[i]) * z->size.block,
-                   z->run.in + i * z->size.block, (size_t) length_of(z, i) * sizeof(float));
+                   z->run.in + i * z->size.block, (size_t) compress_length(z, i) * sizeof(float));
 }
 
 static int reduce_calls(const sn_compress *z, int stage)
@@ -89,6 +89,28 @@ static void reduce_call(sn_compress *z, int stage, int i, sn_coll_call *ret)
     }
 }
 
+/* Padding is 0 again in what stands for elements [at, at + n). */
+static void clear_holes(const sn_compress *z, float *x, int64_t at, int64_t n)
+{
+    for (int i = 0; x && i < z->opts.holes; i++) {
+        const sn_compress_hole *k = &z->opts.hole[i];
+        int64_t from = SN_MAX(k->at, at), to = SN_MIN(k->at + k->count, at + n);
+        if (to > from)
+            memset(x + (from - at), 0, (size_t) (to - from) * sizeof(float));
+    }
+}
+
+/* The same in a relay's row of blocks for host h. */
+static void clear_row(const sn_compress *z, float *row, int h)
+{
+    const compress_map *m = &z->g->map;
+    for (int i = 0; row && i < (m->uniform ? 1 : m->most); i++) {
+        int member = m->member[h * m->most + (m->uniform ? m->local[m->me] : i)];
+        if (member >= 0)
+            clear_holes(z, row + i * z->size.block, member * z->size.block, z->size.block);
+    }
+}
+
 static float *row_of(float *all, const sn_compress *z, int h)
 {
     return all ? all + (int64_t) h * z->size.span : NULL;
@@ -98,11 +120,15 @@ static void encode_others(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
     sn_time began = sn_now();
-    for (int h = 0; h < m->hosts; h++)
-        if (h != m->host[m->me])
-            sn_codec_encode(&z->opts.codec, part_of(z, h), row_of(z->residual, z, h),
-                            row_of(z->velocity, z, h), z->opts.momentum, z->size.span,
-                            z->sent + (uint64_t) h * z->size.reduce_code);
+    for (int h = 0; h < m->hosts; h++) {
+        float *owed = row_of(z->residual, z, h), *velocity = row_of(z->velocity, z, h);
+        if (h == m->host[m->me])
+            continue;
+        sn_codec_encode(&z->opts.codec, part_of(z, h), owed, velocity, z->opts.momentum,
+                        z->size.span, z->sent + (uint64_t) h * z->size.reduce_code);
+        clear_row(z, owed, h);
+        clear_row(z, velocity, h);
+    }
     z->g->stats.codec_ns += sn_now() - began;
 }
 
@@ -149,6 +175,7 @@ static sn_status reduce_after(sn_compress *z, int stage)
     if (!m->uniform)
         memmove(out, z->sum + m->local[m->me] * z->size.block,
                 (size_t) z->size.block * sizeof(float));
+    clear_holes(z, out, m->me * z->size.block, z->size.block);
     divide(z, out, z->size.block);
     z->g->stats.plain_bytes += (uint64_t) (m->hosts - 1) * (uint64_t) z->size.block * sizeof(float);
     return SN_OK;
@@ -227,6 +254,7 @@ static void encode_change(sn_compress *z)
         x = z->change;
     }
     sn_codec_encode(&z->opts.codec, x, r->whole ? z->back : NULL, NULL, 0, z->size.block, z->code);
+    clear_holes(z, z->back, z->g->map.me * z->size.block, z->size.block);
     z->g->stats.codec_ns += sn_now() - began;
 }
 
@@ -243,7 +271,7 @@ static void gather_before(sn_compress *z, int stage)
 static sn_status decode_block(sn_compress *z, int i)
 {
     const compress_run *r = &z->run;
-    int64_t block = z->size.block, length = length_of(z, i),
+    int64_t block = z->size.block, length = compress_length(z, i),
             bytes = sn_codec_bytes(&z->opts.codec, block);
     float *to = r->seen + i * block;
     if (length == block)
@@ -272,6 +300,7 @@ static sn_status gather_after(sn_compress *z, int stage)
     sn_time began = sn_now();
     for (int i = 0; i < z->g->map.n; i++)
         SN_TRY(decode_block(z, i));
+    clear_holes(z, z->run.seen, 0, z->opts.count);
     z->g->stats.codec_ns += sn_now() - began;
     count_gather(z);
     return SN_OK;

@@ -23,11 +23,11 @@
 
 #define DRAW_SEED 20190531
 
-static int64_t covered(const sn_compress_opts *o)
+int64_t lowrank_plain(const sn_compress_opts *o)
 {
-    int64_t n = 0;
+    int64_t n = o->count;
     for (int k = 0; k < o->matrices; k++)
-        n += o->matrix[k].rows * o->matrix[k].cols;
+        n -= o->matrix[k].rows * o->matrix[k].cols;
     return n;
 }
 
@@ -48,7 +48,7 @@ int64_t lowrank_lay_out(const compress_map *m, const sn_compress_opts *o, lowran
                     matrix[k] = (lowrank_matrix){.of = o->matrix[k], .relay = r, .p = at + own.p};
                 own.p += o->matrix[k].rows * rank;
             }
-        own.p += r == 0 ? o->count - covered(o) : 0;
+        own.p += r == 0 ? lowrank_plain(o) : 0;
         for (int k = 0; k < o->matrices; k++)
             if (relay_of(m, o, k) == r) {
                 if (matrix)
@@ -73,7 +73,7 @@ static const lowrank_part *my_part(const sn_compress *z)
 static float *plain_of(const sn_compress *z)
 {
     const lowrank_part *p = &z->part[0];
-    return z->factor + p->at + p->p - (z->opts.count - covered(&z->opts));
+    return z->factor + p->at + p->p - lowrank_plain(&z->opts);
 }
 
 /* Copy what lies between the matrices, there or back. */
@@ -131,6 +131,16 @@ static void lowrank_call(sn_compress *z, int stage, int i, sn_coll_call *ret)
     ret->in = ret->out = data;
 }
 
+/* What another split owed for elements that travel as they are is paid at once. */
+static void add_owed(sn_compress *z)
+{
+    float *packed = plain_of(z);
+    for (int64_t i = 0; i < lowrank_plain(&z->opts); i++) {
+        packed[i] += z->plain_owed[i];
+        z->plain_owed[i] = 0;
+    }
+}
+
 static bool mine(const sn_compress *z, const lowrank_matrix *k)
 {
     return k->relay == z->g->map.local[z->g->map.me];
@@ -148,8 +158,10 @@ static void begin_p(sn_compress *z)
         sn_codec_lowrank_p(k->residual, k->of.rows, k->of.cols, z->opts.codec.rank,
                            z->factor + k->q, z->factor + k->p);
     }
-    if (z->g->map.local[z->g->map.me] == 0)
+    if (z->plain_owed) {
         move_plain(z, false);
+        add_owed(z);
+    }
 }
 
 static void begin_q(sn_compress *z)

@@ -15,12 +15,6 @@ static sn_compress_state *add(sn_compress *z, sn_compress_state_kind kind, int64
     return s;
 }
 
-static int64_t length_of(const sn_compress *z, int member)
-{
-    int64_t left = z->opts.count - member * z->size.block;
-    return SN_MAX(0, SN_MIN(left, z->size.block));
-}
-
 /* The pieces of a [hosts][span] array: one for each block that this relay encodes. */
 static void add_blocks(sn_compress *z, sn_compress_state_kind kind, float *all)
 {
@@ -29,10 +23,25 @@ static void add_blocks(sn_compress *z, sn_compress_state_kind kind, float *all)
     for (int h = 0; all && h < m->hosts; h++)
         for (int i = 0; i < (m->uniform ? 1 : m->most); i++) {
             int member = m->member[h * m->most + (m->uniform ? place : i)];
-            if (member >= 0 && length_of(z, member) > 0)
-                add(z, kind, member * z->size.block, length_of(z, member),
+            if (member >= 0 && compress_length(z, member) > 0)
+                add(z, kind, member * z->size.block, compress_length(z, member),
                     all + h * z->size.span + i * z->size.block);
         }
+}
+
+/* What lies between the matrices, in relay 0's hands. */
+static void add_between(sn_compress *z)
+{
+    int64_t at = 0;
+    float *owed = z->plain_owed;
+    for (int k = 0; owed && k <= z->opts.matrices; k++) {
+        bool last = k == z->opts.matrices;
+        int64_t n = (last ? z->opts.count : z->opts.matrix[k].at) - at;
+        if (n > 0)
+            add(z, SN_COMPRESS_OWED, at, n, owed);
+        owed += n;
+        at += n + (last ? 0 : z->opts.matrix[k].rows * z->opts.matrix[k].cols);
+    }
 }
 
 static void add_matrices(sn_compress *z)
@@ -50,12 +59,13 @@ static void add_matrices(sn_compress *z)
 void compress_states_make(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
-    int most = 2 * m->hosts * m->most + 2 * z->opts.matrices + 1;
+    int most = 2 * m->hosts * m->most + 3 * z->opts.matrices + 2;
     z->state = sn_alloc((size_t) most * sizeof(*z->state));
     add_blocks(z, SN_COMPRESS_OWED, z->residual);
     add_blocks(z, SN_COMPRESS_VELOCITY, z->velocity);
-    if (z->back && length_of(z, m->me) > 0)
-        add(z, SN_COMPRESS_OWED_BACK, m->me * z->size.block, length_of(z, m->me), z->back);
+    if (z->back && compress_length(z, m->me) > 0)
+        add(z, SN_COMPRESS_OWED_BACK, m->me * z->size.block, compress_length(z, m->me), z->back);
+    add_between(z);
     add_matrices(z);
 }
 

@@ -91,6 +91,8 @@ static sn_status open_lowrank(sn_compress *z)
     z->matrix = sn_alloc((size_t) SN_MAX(1, z->opts.matrices) * sizeof(*z->matrix));
     lowrank_lay_out(m, &z->opts, z->part, z->matrix);
     SN_TRY(take(z, z->size.factor_bytes, &z->factor));
+    if (m->local[m->me] == 0)
+        SN_TRY(keep(z, lowrank_plain(&z->opts), &z->plain_owed));
     for (int i = 0; i < z->opts.matrices; i++) {
         lowrank_matrix *k = &z->matrix[i];
         lowrank_draw(z, k);
@@ -129,6 +131,9 @@ sn_status sn_compress_open(sn_compress_group *g, const sn_compress_opts *opts, s
     z->g = g;
     z->opts = *opts;
     z->size = compress_sizes_of(&g->map, opts);
+    z->opts.hole = z->holes = sn_alloc((size_t) SN_MAX(1, opts->holes) * sizeof(*z->holes));
+    if (opts->holes)
+        memcpy(z->holes, opts->hole, (size_t) opts->holes * sizeof(*z->holes));
     sn_status status = open_parts(z);
     if (status < 0) {
         sn_compress_close(z);
@@ -146,7 +151,9 @@ void sn_compress_close(sn_compress *z)
         free(z->matrix[k].residual);
     free(z->matrix);
     free(z->part);
+    free(z->plain_owed);
     free(z->shapes);
+    free(z->holes);
     free(z->residual);
     free(z->velocity);
     free(z->back);

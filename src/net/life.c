@@ -10,19 +10,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define BEAT_NS (20 * SN_MS)
 #define LIFE_BYTES 4096
+#define STARVED 5 /* times the bound: for one that is silent and yet not stopped */
 
 struct net_life {
     pthread_mutex_t held;
+    net_token token;
     int32_t culprit; /* whose failure made it leave, -1 nobody's; written before `left` */
     uint32_t left;   /* set before an orderly release */
+    uint64_t beat;
+    int32_t dead; /* rank + 1 that its owner found dead, 0 none; written after `how` */
+    char how[NET_HOW_MAX];
 };
 
 static sn_status init_held(pthread_mutex_t *held)
@@ -49,7 +53,7 @@ static sn_status map_page(int fd, net_life **ret)
     return SN_OK;
 }
 
-sn_status net_life_create(int *ret_fd, net_life **ret)
+sn_status net_life_create(const net_token *token, int *ret_fd, net_life **ret)
 {
     net_life *life = NULL;
     int fd = memfd_create("sn-life", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -68,18 +72,27 @@ sn_status net_life_create(int *ret_fd, net_life **ret)
         close(fd);
         return status;
     }
+    life->token = *token;
     *ret_fd = fd;
     *ret = life;
     return SN_OK;
 }
 
-sn_status net_life_map(int fd, net_life **ret)
+sn_status net_life_map(int fd, const net_token *token, net_life **ret)
 {
     struct stat st;
     int seals = fcntl(fd, F_GET_SEALS);
     if (fstat(fd, &st) || st.st_size < LIFE_BYTES || seals < 0 || !(seals & F_SEAL_SHRINK))
         return sn_fail(SN_ECORRUPT, "a host mate handed over what is no life page");
-    return map_page(fd, ret);
+    net_life *life;
+    SN_TRY(map_page(fd, &life));
+    if (memcmp(&life->token, token, sizeof *token) != 0) {
+        net_life_unmap(life);
+        return sn_fail(SN_ECORRUPT, "the memory that a host mate handed over does not show its "
+                                    "token: it is not shared with that rank");
+    }
+    *ret = life;
+    return SN_OK;
 }
 
 void net_life_unmap(net_life *life)
@@ -98,7 +111,24 @@ void net_life_leave(net_life *life, int culprit)
     net_life_unmap(life);
 }
 
-net_peer_state net_life_look(net_life *life, int *ret_culprit)
+/* ---- what a life tells ---- */
+
+void net_life_beat(net_life *life)
+{
+    if (life)
+        __atomic_fetch_add(&life->beat, 1, __ATOMIC_RELEASE);
+}
+
+void net_life_tell(net_life *life, int dead, const char *how)
+{
+    if (!life || __atomic_load_n(&life->dead, __ATOMIC_RELAXED))
+        return;
+    snprintf(life->how, sizeof life->how, "%s", how);
+    __atomic_store_n(&life->dead, dead + 1, __ATOMIC_RELEASE);
+}
+
+/* The state of its holder; when it left, because of whom. */
+static net_peer_state look(net_life *life, int *ret_culprit)
 {
     int code = pthread_mutex_trylock(&life->held);
     if (code == EBUSY || code == EAGAIN)
@@ -111,6 +141,14 @@ net_peer_state net_life_look(net_life *life, int *ret_culprit)
     return left ? NET_LEFT : NET_DEAD;
 }
 
+/* What my host mate found out about others; of me it may think what it likes. */
+static void hear(sn_net *net, const net_life *life)
+{
+    int dead = __atomic_load_n(&life->dead, __ATOMIC_ACQUIRE) - 1;
+    if (dead >= 0 && dead < net->world && dead != net->rank && net_state(net, dead) == NET_FINE)
+        net_dead(net, dead, "%.*s", NET_HOW_MAX - 1, life->how);
+}
+
 void net_look_around(sn_net *net)
 {
     if (!__atomic_load_n(&net->watching, __ATOMIC_ACQUIRE))
@@ -119,12 +157,13 @@ void net_look_around(sn_net *net)
         net_peer *p = &net->peers[r];
         if (!p->life || net_state(net, r) != NET_FINE)
             continue;
+        hear(net, p->life);
         int culprit;
-        net_peer_state state = net_life_look(p->life, &culprit);
+        net_peer_state state = look(p->life, &culprit);
         if (state == NET_LEFT)
             net_said_goodbye(net, r, culprit);
         else if (state == NET_DEAD)
-            net_set_state(net, r, state);
+            net_dead(net, r, "died: its process is gone");
     }
 }
 
@@ -134,54 +173,47 @@ sn_status sn_net_look(sn_net *net)
     return sn_net_alive(net);
 }
 
-/* ---- the heartbeat thread ---- */
+/* ---- who is silent? ---- */
 
-static void beat_once(sn_net *net)
+/* The letter of a process's state, 0 when it cannot be seen. Without stdio, which allocates: see
+ * beat.c. */
+static char process_state(int pid)
 {
-    sn_page *page = net->page;
-    if (page) {
-        __atomic_store_n(&page->beat_ns, sn_now(), __ATOMIC_RELAXED);
-        __atomic_store_n(&page->beat, page->beat + 1, __ATOMIC_RELEASE);
-    }
-    net_look_around(net);
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
+    if (fd >= 0)
+        close(fd);
+    line[SN_MAX(n, 0)] = 0;
+    const char *end = strrchr(line, ')'); /* of the name, which may have anything in it */
+    return end && end[1] == ' ' ? end[2] : 0;
 }
 
-static void *beat_run(void *ctx)
+/* One that is stopped, or whose state is hidden, has failed at the bound. One that is not may lack
+ * a processor on a machine that has more to do than it can: it gets more time. */
+static bool has_failed(const sn_net *net, int rank, sn_time silent)
 {
-    sn_net *net = ctx;
-    for (sn_time next = sn_now();; next += BEAT_NS) {
-        beat_once(net);
-        next = SN_MAX(next, sn_now() - BEAT_NS); /* after a stop do not make up for lost beats */
-        struct timespec t = {.tv_sec = (next + BEAT_NS) / SN_SEC,
-                             .tv_nsec = (next + BEAT_NS) % SN_SEC};
-        int got;
-        while ((got = sem_clockwait(&net->quit, CLOCK_MONOTONIC, &t)) && errno == EINTR)
-            continue;
-        if (got == 0)
-            return NULL;
-    }
+    if (silent >= net_silence_max(net, 0) + STARVED * net->detect)
+        return true;
+    char state = process_state(net_local_pid(net, rank));
+    if (state == 0)
+        return silent >= net_silence_max(net, 0);
+    return strchr("TtZXx", state) != NULL;
 }
 
-sn_status net_beat_start(sn_net *net)
+void net_life_judge(sn_net *net, sn_time gap)
 {
-    sigset_t all, old;
-    sem_init(&net->quit, 0, 0);
-    sigfillset(&all); /* signals are the worker thread's */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&net->beat, NULL, beat_run, net);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (code)
-        return sn_fail(SN_EIO, "cannot start the heartbeat thread: %s", strerror(code));
-    net->beating = true;
-    return SN_OK;
-}
-
-void net_beat_stop(sn_net *net)
-{
-    if (!net->beating)
+    if (!net->detect || !__atomic_load_n(&net->watching, __ATOMIC_ACQUIRE))
         return;
-    net->beating = false;
-    sem_post(&net->quit);
-    pthread_join(net->beat, NULL);
-    sem_destroy(&net->quit);
+    for (int r = 0; r < net->world; r++) {
+        net_peer *p = &net->peers[r];
+        if (!p->life || net_state(net, r) != NET_FINE)
+            continue;
+        uint64_t beat = __atomic_load_n(&p->life->beat, __ATOMIC_ACQUIRE);
+        p->silent = beat == p->beat ? p->silent + gap : 0;
+        p->beat = beat;
+        if (p->silent >= net->detect - 2 * net->tick && has_failed(net, r, p->silent))
+            net_dead(net, r, "stopped answering for %lld ms", (long long) (p->silent / SN_MS));
+    }
 }

@@ -29,7 +29,7 @@ typedef struct local_head {
 
 typedef struct local_hello {
     local_head head;
-    uint8_t token[16];
+    net_token token;
 } local_hello;
 
 static socklen_t address_of(const net_door *door, struct sockaddr_un *ret)
@@ -45,7 +45,7 @@ sn_status net_door_open(int *ret_fd, net_door *ret)
     uint64_t name[2];
     net_door door = {0};
     if (getrandom(name, sizeof name, 0) != sizeof name ||
-        getrandom(door.token, sizeof door.token, 0) != sizeof door.token)
+        getrandom(&door.token, sizeof door.token, 0) != sizeof door.token)
         return sn_fail(SN_EIO, "the system gives no random bytes: %s", strerror(errno));
     snprintf(door.name, sizeof door.name, "sn-%016llx%016llx", (unsigned long long) name[0],
              (unsigned long long) name[1]);
@@ -88,7 +88,7 @@ static sn_status wait_for(sn_net *net, int rank, int fd, short events, sn_time d
 static sn_status hung_up(sn_net *net, int rank)
 {
     net_look_around(net);
-    net_set_state(net, rank, NET_DEAD); /* unless it is known to have left */
+    net_dead(net, rank, "died: its process is gone"); /* unless it is known to have left */
     return net_peer_gone(net, rank);
 }
 
@@ -235,6 +235,14 @@ static bool same_user(int sock)
     return !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &n) && cred.uid == geteuid();
 }
 
+int net_local_pid(const sn_net *net, int rank)
+{
+    struct ucred cred = {0};
+    socklen_t n = sizeof cred;
+    int sock = net->peers[rank].sock;
+    return sock >= 0 && !getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &n) ? cred.pid : 0;
+}
+
 static sn_status knock(sn_net *net, int rank, const net_door *door, sn_time deadline)
 {
     struct sockaddr_un address;
@@ -244,12 +252,15 @@ static sn_status knock(sn_net *net, int rank, const net_door *door, sn_time dead
         int code = errno;
         if (sock >= 0)
             close(sock);
-        return sn_fail(SN_EPEER, "cannot connect to rank %d (%s): %s", rank,
-                       sn_net_host_name(net, rank), strerror(code));
+        return sn_fail(SN_EPEER,
+                       "cannot connect to rank %d (%s), which shows this host's boot id and "
+                       "namespaces: %s (when it runs on another machine, a clone of this one, give "
+                       "the hosts names that differ)",
+                       rank, sn_net_host_name(net, rank), strerror(code));
     }
     net->peers[rank].sock = sock;
     local_hello hello = {.head = {LOCAL_MAGIC, (uint32_t) net->rank, 0, sizeof hello.token, 0}};
-    memcpy(hello.token, door->token, sizeof hello.token);
+    hello.token = door->token;
     struct iovec io = {&hello, sizeof hello};
     struct msghdr m = {.msg_iov = &io, .msg_iovlen = 1};
     return send_packet(net, rank, sock, &m, deadline);
@@ -264,7 +275,7 @@ static bool admit(sn_net *net, int sock, const net_door *mine)
     int rank = (int) SN_MIN(hello.head.rank, INT32_MAX);
     if (hello.head.magic != LOCAL_MAGIC || rank <= net->rank || rank >= net->world ||
         !sn_net_same_host(net, rank) || net->peers[rank].sock >= 0 ||
-        memcmp(hello.token, mine->token, sizeof hello.token) != 0)
+        memcmp(&hello.token, &mine->token, sizeof hello.token) != 0)
         return false;
     net->peers[rank].sock = sock;
     return true;

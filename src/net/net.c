@@ -6,13 +6,18 @@
 #include "os/os.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CARD_MAGIC UINT32_C(0x534e4331) /* "SNC1": changes whenever a message of net changes */
+#define CARD_MAGIC UINT32_C(0x534e4332) /* "SNC2": changes whenever a message of net changes */
+
+#define DETECT_NS (100 * SN_MS)
+#define DETECT_MIN_NS (20 * SN_MS) /* ticks are 1 ms at least, and a few must fit */
 
 /* What a rank says of itself when it joins. */
 typedef struct net_card {
@@ -21,6 +26,10 @@ typedef struct net_card {
     uint64_t ipc, network; /* namespaces, by inode */
     char host_name[NET_NAME_MAX];
     net_door door;
+    net_token life;
+    net_addresses addresses;
+    int32_t status; /* of listing them */
+    char text[160];
 } net_card;
 
 /* ---- who is who ---- */
@@ -82,6 +91,15 @@ static sn_status check_card(int rank, const void *blob, size_t bytes, net_card *
     card.boot_id[sizeof card.boot_id - 1] = 0;
     card.host_name[sizeof card.host_name - 1] = 0;
     card.door.name[sizeof card.door.name - 1] = 0;
+    card.text[sizeof card.text - 1] = 0;
+    if (card.addresses.n < 0 || card.addresses.n > NET_ADDRESSES)
+        return sn_fail(SN_ECORRUPT, "rank %d lists %d addresses", rank, card.addresses.n);
+    for (int i = 0; i < card.addresses.n; i++) {
+        net_address *a = &card.addresses.list[i];
+        a->name[sizeof a->name - 1] = 0;
+        a->prefix = SN_MIN(a->prefix, a->family == 4 ? 32 : 128);
+        a->grade = SN_MIN(a->grade, NET_ASKED);
+    }
     *ret = card;
     return SN_OK;
 }
@@ -94,6 +112,11 @@ static sn_status exchange_cards(sn_net *net, sn_boot *boot, const sn_net_opts *o
     mine.ipc = namespace_of("ipc");
     mine.network = namespace_of("net");
     snprintf(mine.host_name, sizeof mine.host_name, "%s", opts->host_name ? opts->host_name : "");
+    if (getrandom(&mine.life, sizeof mine.life, 0) != sizeof mine.life)
+        return sn_fail(SN_EIO, "the system gives no random bytes: %s", strerror(errno));
+    mine.status = net_iface_list(opts->bind_address, &mine.addresses);
+    if (mine.status < 0)
+        snprintf(mine.text, sizeof mine.text, "%s", sn_errmsg());
     const void *const *blobs;
     const size_t *bytes;
     SN_TRY(sn_boot_allgather(boot, &mine, sizeof mine, opts->deadline, &blobs, &bytes));
@@ -104,24 +127,38 @@ static sn_status exchange_cards(sn_net *net, sn_boot *boot, const sn_net_opts *o
 
 /* ---- opening ---- */
 
+/* Map what the mates handed over; the descriptors are closed. */
+static sn_status map_lives(sn_net *net, const net_card *cards, const int *mates, const int *fds,
+                           int n)
+{
+    sn_status status = SN_OK;
+    for (int i = 0; i < n; i++) {
+        if (mates[i] != net->rank && status >= 0) {
+            status = net_life_map(fds[i], &cards[mates[i]].life, &net->peers[mates[i]].life);
+            if (status < 0)
+                sn_fail_in(status, "rank %d (%s)", mates[i], sn_net_host_name(net, mates[i]));
+        }
+        close(fds[i]);
+    }
+    return status;
+}
+
 /* Hand my life to my host mates, take theirs. */
-static sn_status share_lives(sn_net *net, sn_time deadline)
+static sn_status share_lives(sn_net *net, const net_card *cards, sn_time deadline)
 {
     int n = 0, fd = -1;
     int *mates = sn_alloc((size_t) net->world * sizeof *mates);
     int *fds = sn_alloc((size_t) net->world * sizeof *fds);
+    net_life *life = NULL;
     for (int r = 0; r < net->world; r++)
         if (sn_net_same_host(net, r))
             mates[n++] = r;
-    sn_status status = n > 1 ? net_life_create(&fd, &net->life) : SN_OK;
+    sn_status status = n > 1 ? net_life_create(&cards[net->rank].life, &fd, &life) : SN_OK;
+    __atomic_store_n(&net->life, life, __ATOMIC_RELEASE);
     if (n > 1 && status >= 0)
         status = sn_net_share_fds(net, mates, n, fd, deadline, fds);
-    bool shared = n > 1 && status >= 0;
-    for (int i = 0; shared && i < n; i++) {
-        if (mates[i] != net->rank && status >= 0)
-            status = net_life_map(fds[i], &net->peers[mates[i]].life);
-        close(fds[i]);
-    }
+    if (n > 1 && status >= 0)
+        status = map_lives(net, cards, mates, fds, n);
     if (fd >= 0)
         close(fd);
     free(mates);
@@ -131,11 +168,37 @@ static sn_status share_lives(sn_net *net, sn_time deadline)
     return status;
 }
 
+/* The address that I use towards other hosts. One rank's failure is everybody's. */
+static sn_status choose_address(const sn_net *net, const net_card *cards, net_address *ret)
+{
+    char why[160];
+    net_addresses *lists = sn_alloc((size_t) net->world * sizeof *lists);
+    int *host_of = sn_alloc((size_t) net->world * sizeof *host_of);
+    sn_status status = SN_OK;
+    for (int r = 0; r < net->world; r++) {
+        lists[r] = cards[r].addresses;
+        host_of[r] = net->peers[r].host;
+        if (cards[r].status < 0 && status >= 0)
+            status = sn_fail((sn_status) cards[r].status, "rank %d (%s): %s", r,
+                             sn_net_host_name(net, r), cards[r].text);
+    }
+    if (status >= 0)
+        status = net_iface_choose(lists, host_of, net->world, net->rank,
+                                  one_kernel(cards, net->world), ret, why);
+    if (status >= 0)
+        sn_log(SN_LOG_DEBUG, "rank %d (%s) talks to other hosts over %s", net->rank,
+               sn_net_host_name(net, net->rank), why);
+    free(lists);
+    free(host_of);
+    return status;
+}
+
 static sn_status join(sn_net *net, sn_boot *boot, const sn_net_opts *opts, net_card *cards,
                       net_door *doors)
 {
     int door_fd = -1;
     net_door door;
+    net_address address;
     SN_TRY(net_door_open(&door_fd, &door));
     sn_status status = exchange_cards(net, boot, opts, &door, cards);
     if (status >= 0) {
@@ -146,11 +209,11 @@ static sn_status join(sn_net *net, sn_boot *boot, const sn_net_opts *opts, net_c
     }
     close(door_fd);
     SN_TRY(status);
-    SN_TRY(share_lives(net, opts->deadline));
+    SN_TRY(share_lives(net, cards, opts->deadline));
     if (net->hosts == 1)
         return SN_OK;
-    return net_wire_open(net, boot, opts->bind_address, one_kernel(cards, net->world),
-                         opts->deadline);
+    SN_TRY(choose_address(net, cards, &address));
+    return net_wire_open(net, boot, &address, opts);
 }
 
 static sn_net *create(sn_boot *boot, const sn_net_opts *opts)
@@ -161,19 +224,27 @@ static sn_net *create(sn_boot *boot, const sn_net_opts *opts)
     net->dead = -1;
     net->page = opts->page;
     net->epoch = net->page ? __atomic_load_n(&net->page->epoch, __ATOMIC_ACQUIRE) : 0;
+    net->detect = opts->detect_ns ? SN_MAX(opts->detect_ns, 0) : DETECT_NS;
+    pthread_mutex_init(&net->verdict, NULL);
     net->peers = sn_alloc((size_t) net->world * sizeof *net->peers);
-    for (int r = 0; r < net->world; r++) {
+    for (int r = 0; r < net->world; r++)
         net->peers[r].sock = -1;
-        net->peers[r].told_by = -1;
-        snprintf(net->peers[r].how, sizeof net->peers[r].how, "its process is gone");
-    }
     snprintf(net->peers[net->rank].host_name, NET_NAME_MAX, "%s",
              opts->host_name ? opts->host_name : "");
     return net;
 }
 
+static sn_status check_opts(const sn_net_opts *opts)
+{
+    if (opts->detect_ns > 0 && opts->detect_ns < DETECT_MIN_NS)
+        return sn_fail(SN_EINVAL, "silence cannot be noticed in %lld ms: %lld at least",
+                       (long long) (opts->detect_ns / SN_MS), (long long) (DETECT_MIN_NS / SN_MS));
+    return SN_OK;
+}
+
 sn_status sn_net_open(sn_boot *boot, const sn_net_opts *opts, sn_net **ret)
 {
+    SN_TRY(check_opts(opts));
     sn_net *net = create(boot, opts);
     sn_status status = net->page || net->world > 1 ? net_beat_start(net) : SN_OK;
     if (net->world == 1) {
@@ -199,14 +270,18 @@ void sn_net_close(sn_net *net)
 {
     if (!net)
         return;
+    net_pulse_leave(net);
     net_wire_close(net->wire);
     net_beat_stop(net);
+    net_pulse_bye(net);
+    net_pulse_free(net->pulse);
     net_life_leave(net->life, net_culprit(net));
     for (int r = 0; r < net->world; r++) {
         net_life_unmap(net->peers[r].life);
         if (net->peers[r].sock >= 0)
             close(net->peers[r].sock);
     }
+    pthread_mutex_destroy(&net->verdict);
     free(net->peers);
     free(net);
 }
@@ -281,25 +356,41 @@ net_peer_state net_state(const sn_net *net, int rank)
     return (net_peer_state) __atomic_load_n(&net->peers[rank].state, __ATOMIC_ACQUIRE);
 }
 
-void net_set_state(sn_net *net, int rank, net_peer_state state)
+static void note_dead(sn_net *net, int rank, const char *how)
 {
-    uint32_t fine = NET_FINE;
     int none = -1;
-    if (__atomic_compare_exchange_n(&net->peers[rank].state, &fine, (uint32_t) state, false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE) &&
-        state == NET_DEAD)
-        __atomic_compare_exchange_n(&net->dead, &none, rank, false, __ATOMIC_ACQ_REL,
-                                    __ATOMIC_ACQUIRE);
+    snprintf(net->peers[rank].how, sizeof net->peers[rank].how, "%s", how);
+    __atomic_store_n(&net->peers[rank].state, NET_DEAD, __ATOMIC_RELEASE);
+    __atomic_compare_exchange_n(&net->dead, &none, rank, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+    __atomic_store_n(&net->news, true, __ATOMIC_RELEASE);
+    net_life_tell(net->life, rank, how);
+}
+
+void net_dead(sn_net *net, int rank, const char *how, ...)
+{
+    char text[NET_HOW_MAX];
+    va_list args;
+    va_start(args, how);
+    vsnprintf(text, sizeof text, how, args);
+    va_end(args);
+    pthread_mutex_lock(&net->verdict);
+    if (net_state(net, rank) == NET_FINE)
+        note_dead(net, rank, text);
+    pthread_mutex_unlock(&net->verdict);
+}
+
+static void note_left(sn_net *net, int rank)
+{
+    pthread_mutex_lock(&net->verdict);
+    if (net_state(net, rank) == NET_FINE)
+        __atomic_store_n(&net->peers[rank].state, NET_LEFT, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&net->verdict);
 }
 
 static sn_status died(const sn_net *net, int rank)
 {
-    const net_peer *p = &net->peers[rank];
-    int by = __atomic_load_n(&p->told_by, __ATOMIC_ACQUIRE);
-    if (by >= 0)
-        return sn_fail(SN_EPEER, "rank %d (%s) died: rank %d (%s) says so", rank,
-                       sn_net_host_name(net, rank), by, sn_net_host_name(net, by));
-    return sn_fail(SN_EPEER, "rank %d (%s) died: %s", rank, sn_net_host_name(net, rank), p->how);
+    return sn_fail(SN_EPEER, "rank %d (%s) %s", rank, sn_net_host_name(net, rank),
+                   net->peers[rank].how);
 }
 
 sn_status net_peer_gone(sn_net *net, int rank)
@@ -320,14 +411,9 @@ int net_culprit(const sn_net *net)
 
 void net_said_goodbye(sn_net *net, int rank, int culprit)
 {
-    int nobody = -1;
-    if (culprit >= 0 && culprit < net->world && culprit != net->rank && culprit != rank &&
-        net_state(net, culprit) == NET_FINE) {
-        __atomic_compare_exchange_n(&net->peers[culprit].told_by, &nobody, rank, false,
-                                    __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-        net_set_state(net, culprit, NET_DEAD);
-    }
-    net_set_state(net, rank, NET_LEFT);
+    if (culprit >= 0 && culprit < net->world && culprit != net->rank && culprit != rank)
+        net_dead(net, culprit, "died: rank %d (%s) says so", rank, sn_net_host_name(net, rank));
+    note_left(net, rank);
 }
 
 static sn_status epoch_moved(const sn_net *net, uint32_t epoch)
@@ -356,9 +442,7 @@ void sn_net_peer_failed(sn_net *net, int rank, const char *how)
 {
     if (rank < 0 || rank >= net->world || rank == net->rank)
         return;
-    if (net_state(net, rank) == NET_FINE)
-        snprintf(net->peers[rank].how, sizeof net->peers[rank].how, "%s", how);
-    net_set_state(net, rank, NET_DEAD);
+    net_dead(net, rank, "died: %s", how);
     if (net->wire && !sn_net_same_host(net, rank))
         net_wire_drop(net->wire, rank);
 }

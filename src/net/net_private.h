@@ -3,22 +3,25 @@
  * net_private — what the files of net share.
  *
  *   net.c    opening: who is where; verdicts about peers; closing
- *   life.c   in-host death notice through a robust mutex in shared memory; the heartbeat thread
+ *   life.c   in a host: death notice through a robust mutex in shared memory, beats, verdicts
+ *   beat.c   the heartbeat thread; pulse.c heartbeats between hosts
  *   local.c  sockets between the ranks of a host: descriptors and small blobs
  *   wire.c   messages across hosts; ucx.c loads UCX and holds its table of functions
  *   iface.c  which network interface UCX should use
  *
- * Threads: the heartbeat thread only writes the page's beat and, with a compare-and-swap, a peer's
- * `state` and the net's `dead`; everything else belongs to the worker's thread. */
+ * Threads: the heartbeat thread writes the page's beat, the life's beat, and verdicts (under
+ * `verdict`, as the worker does); everything else belongs to the worker's thread. */
 #ifndef SN_NET_PRIVATE_H
 #define SN_NET_PRIVATE_H
 
+#include "net/iface.h"
 #include "net/net.h"
 
 #include <pthread.h>
 #include <semaphore.h>
 
 #define NET_NAME_MAX 32
+#define NET_HOW_MAX 96
 
 typedef enum net_peer_state {
     NET_FINE,
@@ -27,69 +30,110 @@ typedef enum net_peer_state {
 } net_peer_state;
 
 typedef struct net_life net_life; /* shared with the other ranks of the host */
+typedef struct net_pulse net_pulse;
 typedef struct net_wire net_wire;
 
 typedef struct net_peer {
     int host; /* index */
     char host_name[NET_NAME_MAX];
-    int sock;       /* to a rank on my host; -1 for me and for other hosts */
-    net_life *life; /* its life, mapped; NULL on other hosts */
-    uint32_t state; /* net_peer_state, atomic */
-    char how[96];   /* why it is called dead; written by the worker's thread only */
-    int told_by;    /* who left because of this one's death, -1 nobody; atomic */
+    int sock;              /* to a rank on my host; -1 for me and for other hosts */
+    net_life *life;        /* its life, mapped; NULL on other hosts */
+    uint32_t state;        /* net_peer_state, atomic */
+    char how[NET_HOW_MAX]; /* "died: …", "stopped …"; written before `state` becomes NET_DEAD */
+
+    uint64_t beat;  /* of its life, when last looked at; the heartbeat thread's, as the next */
+    sn_time silent; /* how long that has not changed */
 } net_peer;
 
 struct sn_net {
     int rank, world, hosts;
     net_peer *peers; /* [world] */
     sn_page *page;
-    uint32_t epoch; /* of the page when the net was opened */
-    int dead;       /* first rank known dead, -1 none; atomic */
-    net_life *life; /* mine, held by the thread that opened the net */
-    net_wire *wire; /* NULL when everybody is on my host */
-    uint32_t idle;  /* calls of sn_net_progress with nothing pending */
+    uint32_t epoch;          /* of the page when the net was opened */
+    int dead;                /* first rank known dead, -1 none; atomic */
+    net_life *life;          /* mine, held by the thread that opened the net; atomic */
+    pthread_mutex_t verdict; /* guards `how`, and that a peer dies once */
+    bool news;               /* a verdict that the wire has not acted on; atomic */
+    net_wire *wire;          /* NULL when everybody is on my host */
+    uint32_t idle;           /* calls of sn_net_progress with nothing pending */
 
     pthread_t beat;
     bool beating;
     bool watching; /* peers[].life may be looked at; atomic */
     sem_t quit;
+    sn_time detect, tick;        /* bound of silence, 0 off; between two beats */
+    sn_time late[2], late_since; /* the heartbeat thread's: how late, in this second and the last */
+    bool hurried;                /* it is served before all ordinary threads */
+    net_pulse *pulse;            /* NULL until heartbeats to other hosts can start; atomic */
 };
 
 /* ---- verdicts (net.c) ---- */
-/* Any thread. The first verdict stays. */
-void net_set_state(sn_net *net, int rank, net_peer_state state);
 net_peer_state net_state(const sn_net *net, int rank);
+/* Any thread. "died: its connection broke": the predicate of the sentence. The first verdict on a
+ * rank stays. */
+void net_dead(sn_net *net, int rank, const char *how, ...) __attribute__((format(printf, 3, 4)));
+/* `rank` said goodbye because of `culprit` (-1 nobody). Any thread. */
+void net_said_goodbye(sn_net *net, int rank, int culprit);
 /* SN_EPEER with rank, host and reason. For one that only left, the reason why it did comes first:
  * a moved epoch, or somebody's death. */
 sn_status net_peer_gone(sn_net *net, int rank);
 /* Whose failure makes me leave, -1 nobody's: what my goodbye says. */
 int net_culprit(const sn_net *net);
-/* `rank` said goodbye because of `culprit` (-1 nobody). The worker's or the heartbeat thread. */
-void net_said_goodbye(sn_net *net, int rank, int culprit);
 
 /* A list of ranks that names me, sorted, without doubles; SN_EINVAL says what is wrong with it. */
 sn_status net_check_members(const sn_net *net, const int *members, int n);
 uint64_t net_hash_members(const int *members, int n, uint64_t kind);
 
 /* ---- life.c ---- */
-sn_status net_life_create(int *ret_fd, net_life **ret); /* held by this thread from here on */
-sn_status net_life_map(int fd, net_life **ret);
+typedef struct net_token {
+    uint8_t bytes[16];
+} net_token;
+/* Held by this thread from here on. The token shows that a mapping is this rank's memory. */
+sn_status net_life_create(const net_token *token, int *ret_fd, net_life **ret);
+/* SN_ECORRUPT when it is not the page with this token. */
+sn_status net_life_map(int fd, const net_token *token, net_life **ret);
 void net_life_leave(net_life *life, int culprit); /* says goodbye, lets go, unmaps */
 void net_life_unmap(net_life *life);
-/* The state of its holder; when it left, because of whom. */
-net_peer_state net_life_look(net_life *life, int *ret_culprit);
-void net_look_around(sn_net *net); /* note news of all ranks on my host */
+void net_life_beat(net_life *life);
+/* My verdict, for the others of my host to see; once. */
+void net_life_tell(net_life *life, int dead, const char *how);
+void net_look_around(sn_net *net);             /* note news of all ranks on my host */
+void net_life_judge(sn_net *net, sn_time gap); /* the heartbeat thread: who is silent? */
+
+/* ---- beat.c ---- */
 sn_status net_beat_start(sn_net *net);
 void net_beat_stop(sn_net *net);
+/* How late this thread was served at worst, lately. The heartbeat thread's only, as the next. */
+sn_time net_beat_late(const sn_net *net);
+/* After so much silence a peer has failed: a little less than the bound, which is from its end to
+ * everybody's knowledge; more where it or I was late. */
+sn_time net_silence_max(const sn_net *net, sn_time its_late);
+
+/* ---- pulse.c: heartbeats between hosts ---- */
+typedef struct net_pulse_card { /* travels with the UCX address */
+    uint64_t token;             /* what packets to me must carry */
+    net_address address;        /* family 0: I take none */
+    uint16_t port;              /* in network order */
+} net_pulse_card;
+sn_status net_pulse_open(const net_address *address, net_pulse **ret, net_pulse_card *ret_card);
+/* Fills in whom to send to and whom to watch; from here on the heartbeat thread uses it. */
+void net_pulse_start(sn_net *net, net_pulse *pulse, const net_pulse_card *cards);
+void net_pulse_arm(sn_net *net);   /* all ranks run by now: silence from the start counts */
+void net_pulse_leave(sn_net *net); /* packets say from now on that I leave */
+void net_pulse_bye(sn_net *net);   /* a last time; the heartbeat thread has ended */
+void net_pulse_tick(sn_net *net, sn_time gap);
+void net_pulse_free(net_pulse *pulse); /* NULL is fine */
 
 /* ---- local.c ---- */
 typedef struct net_door { /* where a rank's host mates knock */
     char name[40];        /* abstract socket name */
-    uint8_t token[16];    /* what they must show */
+    net_token token;      /* what they must show */
 } net_door;
 sn_status net_door_open(int *ret_fd, net_door *ret);
 /* Connect to all lower ranks of my host, be connected to by the higher ones. */
 sn_status net_local_connect(sn_net *net, int door_fd, const net_door *doors, sn_time deadline);
+/* The process at the other end, 0 when it is in a process namespace that I do not see. */
+int net_local_pid(const sn_net *net, int rank);
 /* One message (bytes ≤ 1 KiB, with a descriptor unless -1) to or from a rank of my host. The
  * `what` of both ends must be equal. */
 sn_status net_local_send(sn_net *net, int rank, uint64_t what, const void *data, size_t bytes,
@@ -97,15 +141,10 @@ sn_status net_local_send(sn_net *net, int rank, uint64_t what, const void *data,
 sn_status net_local_recv(sn_net *net, int rank, uint64_t what, void *data, size_t bytes,
                          int *ret_fd, sn_time deadline);
 
-/* ---- iface.c ---- */
-/* Name of the interface with this address; without one: lo when the job is on one machine
- * (`one_kernel`), else that of the default route, else the first that is up. */
-sn_status net_iface_choose(const char *address, bool one_kernel, sn_time deadline, char ret[64]);
-
 /* ---- wire.c: connections ---- */
-/* Collective over all ranks; `address`, `one_kernel`: as for net_iface_choose. Sets net->wire. */
-sn_status net_wire_open(sn_net *net, sn_boot *boot, const char *address, bool one_kernel,
-                        sn_time deadline);
+/* Collective over all ranks. Sets net->wire. */
+sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
+                        const sn_net_opts *opts);
 void net_wire_close(net_wire *wire);
 void net_wire_progress(net_wire *wire);
 void net_wire_sleep(net_wire *wire, sn_time until);

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "net/ucx.h"
 
+#include "net/rdma.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,29 +59,82 @@ sn_status ucx_load(ucx *ret)
     return SN_OK;
 }
 
-static sn_status configure(const ucx *u, const char *device, ucp_config_t *config)
+/* ---- which transports ---- */
+
+typedef struct ucx_wish {
+    bool rdma, tcp;
+    char tls[32], devices[200];
+    net_rdma found;
+} ucx_wish;
+
+/* "rc,tcp" → what it asks for. */
+static sn_status parse(const char *transports, ucx_wish *ret)
 {
-    ucs_status_t code = u->ucp_config_modify(config, "NET_DEVICES", device);
-    if (code == UCS_OK)
-        code = u->ucp_config_modify(config, "TLS", "tcp,self");
-    if (code != UCS_OK)
-        return sn_fail(SN_EIO, "UCX takes no settings: %s", u->ucs_status_string(code));
-    /* Larger pieces than the usual 8 and 64 KiB: 1 MiB messages go twice as fast over loopback. The
-     * transport's own settings are named without its prefix here; where they are not known it is
-     * merely slower. */
-    u->ucp_config_modify(config, "TX_SEG_SIZE", "256k");
-    u->ucp_config_modify(config, "RX_SEG_SIZE", "256k");
+    for (const char *at = transports; *at;) {
+        size_t n = strcspn(at, ",");
+        bool rdma = n == 2 && (strncmp(at, "rc", 2) == 0 || strncmp(at, "ud", 2) == 0);
+        bool tcp = n == 3 && strncmp(at, "tcp", 3) == 0;
+        if ((!rdma && !tcp) || strlen(transports) >= sizeof ret->tls - sizeof ",self")
+            return sn_fail(SN_EINVAL, "transports \"%s\": rc, ud and tcp, with commas, are known",
+                           transports);
+        ret->rdma |= rdma;
+        ret->tcp |= tcp;
+        at += n;
+        at += *at == ',';
+    }
+    snprintf(ret->tls, sizeof ret->tls, "%s,self", transports);
     return SN_OK;
 }
 
-sn_status ucx_context(const ucx *u, const char *device, ucp_context_h *ret)
+static sn_status plan(const net_address *address, const char *transports, ucx_wish *ret)
+{
+    SN_TRY(parse(transports, ret));
+    if (ret->rdma && !ret->found.devices[0])
+        return sn_fail(SN_ENOTFOUND, "transports \"%s\": no RDMA device is active (see rdma link)",
+                       transports);
+    snprintf(ret->devices, sizeof ret->devices, "%s%s%s", ret->rdma ? ret->found.devices : "",
+             ret->rdma && ret->tcp ? "," : "", ret->tcp ? address->name : "");
+    return SN_OK;
+}
+
+/* ---- the context ---- */
+
+static sn_status configure(const ucx *u, const net_address *address, const ucx_wish *wish,
+                           ucp_config_t *config)
+{
+    char gid[16];
+    ucs_status_t code = u->ucp_config_modify(config, "NET_DEVICES", wish->devices);
+    if (code == UCS_OK)
+        code = u->ucp_config_modify(config, "TLS", wish->tls);
+    if (code != UCS_OK)
+        return sn_fail(SN_EIO, "UCX takes no settings: %s", u->ucs_status_string(code));
+    /* The transports' own settings are named without their prefix here; where they are not known
+     * UCX is merely slower, or says later what it cannot do.
+     * Larger pieces than the usual 8 and 64 KiB: 1 MiB messages go twice as fast over loopback. */
+    u->ucp_config_modify(config, "TX_SEG_SIZE", "256k");
+    u->ucp_config_modify(config, "RX_SEG_SIZE", "256k");
+    u->ucp_config_modify(config, "AF_PRIO", address->family == 4 ? "inet" : "inet6");
+    if (!wish->rdma)
+        return SN_OK;
+    u->ucp_config_modify(config, "RCACHE_MAX_REGIONS", "4096"); /* and no more mappings pinned */
+    if (wish->found.soft) /* checks an address that the software device does not deliver */
+        u->ucp_config_modify(config, "ETH_DGID_CHECK", "n");
+    if (wish->found.gid >= 0) {
+        snprintf(gid, sizeof gid, "%d", wish->found.gid);
+        u->ucp_config_modify(config, "GID_INDEX", gid);
+    }
+    return SN_OK;
+}
+
+static sn_status init(const ucx *u, const net_address *address, const ucx_wish *wish,
+                      ucp_context_h *ret)
 {
     ucp_config_t *config;
     ucs_status_t code = u->ucp_config_read(NULL, NULL, &config);
     if (code != UCS_OK)
         return sn_fail(SN_EIO, "UCX cannot read its settings (%s): check the UCX_ variables",
                        u->ucs_status_string(code));
-    sn_status status = configure(u, device, config);
+    sn_status status = configure(u, address, wish, config);
     if (status >= 0) {
         ucp_params_t params = {.field_mask = UCP_PARAM_FIELD_FEATURES,
                                .features = UCP_FEATURE_TAG | UCP_FEATURE_AM | UCP_FEATURE_RMA |
@@ -89,9 +145,29 @@ sn_status ucx_context(const ucx *u, const char *device, ucp_context_h *ret)
         code = u->ucp_init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, ret);
         pthread_sigmask(SIG_SETMASK, &old, NULL);
         if (code != UCS_OK)
-            status = sn_fail(SN_EIO, "UCX cannot use the interface %s: %s", device,
+            status = sn_fail(SN_EIO, "UCX cannot use %s on %s: %s", wish->tls, wish->devices,
                              u->ucs_status_string(code));
     }
     u->ucp_config_release(config);
     return status;
+}
+
+sn_status ucx_context(const ucx *u, const net_address *address, const char *transports,
+                      ucp_context_h *ret, char ret_text[80])
+{
+    ucx_wish wish = {0};
+    net_rdma_list(&wish.found);
+    bool guess = !transports && wish.found.devices[0];
+    SN_TRY(plan(address, guess ? "rc,ud,tcp" : transports ? transports : "tcp", &wish));
+    sn_status status = init(u, address, &wish, ret);
+    if (status < 0 && guess) {
+        sn_log(SN_LOG_DEBUG, "%s; going on with tcp", sn_errmsg());
+        wish.rdma = false;
+        SN_TRY(plan(address, "tcp", &wish));
+        status = init(u, address, &wish, ret);
+    }
+    SN_TRY(status);
+    size_t n = strlen(wish.tls) - strlen(",self");
+    snprintf(ret_text, 80, "%.*s on %.60s", (int) n, wish.tls, wish.devices);
+    return SN_OK;
 }

@@ -8,7 +8,7 @@
 #ifndef SN_NET_UCX_H
 #define SN_NET_UCX_H
 
-#include "base/base.h"
+#include "net/iface.h"
 
 #include <ucp/api/ucp.h>
 
@@ -55,7 +55,9 @@ typedef struct ucx {
 /* The library stays loaded until the process ends: it keeps threads and hooks of its own. */
 sn_status ucx_load(ucx *ret);
 
-/* A context over tcp on `device` only, quiet, without signal handlers. */
-sn_status ucx_context(const ucx *u, const char *device, ucp_context_h *ret);
+/* A context, quiet, without signal handlers. `transports`: "rc,ud,tcp" or some of them; NULL: RDMA
+ * when a device is active and UCX can use it, and tcp at this address. */
+sn_status ucx_context(const ucx *u, const net_address *address, const char *transports,
+                      ucp_context_h *ret, char ret_text[80]);
 
 #endif

@@ -89,21 +89,20 @@ static void drop_dead(net_wire *wire)
 static void settle(net_wire *wire)
 {
     wire->event = false;
+    if (__atomic_exchange_n(&wire->net->news, false, __ATOMIC_ACQ_REL))
+        drop_dead(wire);
     for (int r = 0; r < wire->net->world; r++) {
         wire_peer *p = &wire->peers[r];
         if (p->bye) {
             p->bye = false;
             net_said_goodbye(wire->net, r, p->culprit);
             wire_fail_requests(wire, r, true);
-            drop_dead(wire);
         }
         if (!p->broken)
             continue;
         p->broken = false;
-        if (net_state(wire->net, r) == NET_FINE)
-            snprintf(wire->net->peers[r].how, sizeof wire->net->peers[r].how,
-                     "its connection broke (%s)", wire->u.ucs_status_string(p->code));
-        net_set_state(wire->net, r, NET_DEAD);
+        net_dead(wire->net, r, "died: its connection broke (%s)",
+                 wire->u.ucs_status_string(p->code));
         net_wire_drop(wire, r);
     }
 }
@@ -111,7 +110,7 @@ static void settle(net_wire *wire)
 void net_wire_progress(net_wire *wire)
 {
     wire->u.ucp_worker_progress(wire->worker);
-    if (wire->event)
+    if (wire->event || __atomic_load_n(&wire->net->news, __ATOMIC_RELAXED))
         settle(wire);
 }
 
@@ -136,16 +135,14 @@ typedef struct wire_card { /* followed by the address */
     int32_t status;
     uint32_t bytes;
     char text[240];
+    net_pulse_card pulse;
 } wire_card;
 
-static sn_status start_worker(net_wire *wire, const char *address, bool one_kernel,
-                              sn_time deadline)
+static sn_status start_worker(net_wire *wire, const net_address *address, const sn_net_opts *opts)
 {
-    char device[64];
-    SN_TRY(net_iface_choose(address, one_kernel, sn_now() + (deadline - sn_now()) / 2, device));
+    SN_TRY(net_iface_wait(address, sn_now() + (opts->deadline - sn_now()) / 2));
     SN_TRY(ucx_load(&wire->u));
-    SN_TRY(ucx_context(&wire->u, device, &wire->context));
-    snprintf(wire->transport, sizeof wire->transport, "tcp on %s", device);
+    SN_TRY(ucx_context(&wire->u, address, opts->transports, &wire->context, wire->transport));
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SINGLE};
     ucs_status_t code = wire->u.ucp_worker_create(wire->context, &params, &wire->worker);
@@ -154,16 +151,17 @@ static sn_status start_worker(net_wire *wire, const char *address, bool one_kern
     if (code == UCS_OK)
         code = wire_parcels_open(wire);
     if (code != UCS_OK)
-        return sn_fail(SN_EIO, "UCX cannot start on %s: %s", device,
+        return sn_fail(SN_EIO, "UCX cannot start %s: %s", wire->transport,
                        wire->u.ucs_status_string(code));
     return SN_OK;
 }
 
 /* Everybody tells how its start went, so that all fail alike and at once when one does. */
-static sn_status publish(net_wire *wire, sn_boot *boot, sn_status status, sn_time deadline,
+static sn_status publish(net_wire *wire, sn_boot *boot, sn_status status,
+                         const net_pulse_card *pulse, sn_time deadline,
                          const void *const **ret_blobs, const size_t **ret_bytes)
 {
-    wire_card card = {.status = status};
+    wire_card card = {.status = status, .pulse = *pulse};
     ucp_address_t *address = NULL;
     size_t bytes = 0;
     if (status < 0) {
@@ -277,19 +275,41 @@ static net_wire *create(sn_net *net)
     return wire;
 }
 
-sn_status net_wire_open(sn_net *net, sn_boot *boot, const char *address, bool one_kernel,
-                        sn_time deadline)
+static void start_pulse(net_wire *wire, net_pulse *pulse, const void *const *blobs)
+{
+    sn_net *net = wire->net;
+    net_pulse_card *cards = sn_alloc((size_t) net->world * sizeof *cards);
+    for (int r = 0; r < net->world; r++)
+        memcpy(&cards[r], (const char *) blobs[r] + offsetof(wire_card, pulse), sizeof cards[r]);
+    net_pulse_start(net, pulse, cards);
+    free(cards);
+}
+
+sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
+                        const sn_net_opts *opts)
 {
     net_wire *wire = net->wire = create(net); /* closed with the net, however far it comes */
-    sn_status started = start_worker(wire, address, one_kernel, deadline);
+    net_pulse *pulse = NULL;
+    net_pulse_card card = {0};
+    sn_status started = start_worker(wire, address, opts);
+    if (started >= 0 && net->detect)
+        started = net_pulse_open(address, &pulse, &card);
     const void *const *blobs;
     const size_t *bytes;
-    SN_TRY(publish(wire, boot, started, deadline, &blobs, &bytes));
-    SN_TRY(check_cards(net, blobs, bytes));
+    sn_status status = publish(wire, boot, started, &card, opts->deadline, &blobs, &bytes);
+    if (status >= 0)
+        status = check_cards(net, blobs, bytes);
+    if (status < 0 || !pulse)
+        net_pulse_free(pulse);
+    else
+        start_pulse(wire, pulse, blobs);
+    SN_TRY(status);
     for (int r = 0; r < net->world; r++)
         if (!sn_net_same_host(net, r))
             SN_TRY(connect_to(wire, r, (const char *) blobs[r] + sizeof(wire_card)));
-    return say_hello(wire, deadline);
+    SN_TRY(say_hello(wire, opts->deadline));
+    net_pulse_arm(net);
+    return SN_OK;
 }
 
 /* ---- closing ---- */

@@ -37,7 +37,7 @@ static void print_compression(const sn_plan *plan, sn_str *out)
     const sn_plan_compression *c = &plan->opts.compression;
     const sn_plan_cost *k = &plan->cost;
     char gradients[32], parameters[32], plain[32], coded[32];
-    if (c->gradients.kind == SN_CODEC_NONE && c->parameters.kind == SN_CODEC_NONE)
+    if (!plan_compresses(c))
         return;
     sn_codec_text(&c->gradients, gradients);
     sn_codec_text(&c->parameters, parameters);

@@ -9,6 +9,11 @@
 
 #define CODEC_BYTES_PER_S 1e9 /* when nobody measured */
 
+bool plan_compresses(const sn_plan_compression *c)
+{
+    return c->gradients.kind != SN_CODEC_NONE || c->parameters.kind != SN_CODEC_NONE;
+}
+
 int plan_hosts_of(const sn_plan_group *g)
 {
     int hosts = 0;
@@ -67,7 +72,15 @@ static void shape_of(const emitter *e, const sn_codec *codec, sn_wire_param *w)
     w->part = form >= 0 ? e->t : 0;
     if (codec->kind != SN_CODEC_POWERSGD || local.rank < 2)
         return;
-    int64_t rows = local.dim[0], cols = w->count / rows;
+    int64_t rows = 1, cols = w->count;
+    for (int64_t d = 0, r = 1; d < local.rank - 1;
+         d++) { /* the squarest matrix it can be seen as */
+        r *= local.dim[d];
+        if (r + w->count / r < rows + cols) {
+            rows = r;
+            cols = w->count / r;
+        }
+    }
     if (!factors_pay(rows, cols, codec->rank))
         return;
     w->rows = rows;

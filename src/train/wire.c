@@ -22,7 +22,6 @@ struct train_wires {
     const sn_program *program;
     sn_compress_group **group; /* [plan groups], NULL: nothing of it is encoded */
     sn_compress **z;           /* [program wires] */
-    sn_compress_matrix **matrix;
 };
 
 /* ---- opening ---- */
@@ -41,13 +40,46 @@ static int matrices_of(const sn_wire *w, sn_compress_matrix *ret)
     return n;
 }
 
-static sn_compress_opts opts_of(const sn_wire *w, sn_compress_matrix *matrix)
+/* What lies between parameters, and behind the last. */
+static int holes_of(const sn_wire *w, sn_compress_hole *ret)
+{
+    int64_t at = 0;
+    int n = 0;
+    for (int i = 0; i <= w->params; i++) {
+        int64_t to = i < w->params ? w->param[i].at : w->count;
+        if (to > at)
+            ret[n++] = (sn_compress_hole){at, to - at};
+        at = i < w->params ? to + w->param[i].count : to;
+    }
+    return n;
+}
+
+typedef struct parts { /* of a vector: [params] and [params + 1] */
+    sn_compress_matrix *matrix;
+    sn_compress_hole *hole;
+} parts;
+
+static parts parts_make(const sn_wire *w)
+{
+    return (parts){sn_alloc((size_t) (w->params + 1) * sizeof(sn_compress_matrix)),
+                   sn_alloc((size_t) (w->params + 1) * sizeof(sn_compress_hole))};
+}
+
+static void parts_free(parts p)
+{
+    free(p.matrix);
+    free(p.hole);
+}
+
+static sn_compress_opts opts_of(const sn_wire *w, parts p)
 {
     return (sn_compress_opts){.name = w->name,
                               .codec = w->codec,
                               .count = w->count,
-                              .matrices = matrices_of(w, matrix),
-                              .matrix = matrix,
+                              .matrices = matrices_of(w, p.matrix),
+                              .matrix = p.matrix,
+                              .holes = holes_of(w, p.hole),
+                              .hole = p.hole,
                               .first_relay = w->bucket,
                               .momentum = w->momentum,
                               .calls = call_of(w)};
@@ -67,10 +99,10 @@ uint64_t train_wires_bytes(const sn_plan *plan, const sn_program *p)
     for (int i = 0; i < p->wires; i++) {
         const sn_wire *w = &p->wire[i];
         const sn_plan_group *g = &plan->group[w->group];
-        sn_compress_matrix *matrix = sn_alloc((size_t) (w->params + 1) * sizeof(*matrix));
-        sn_compress_opts opts = opts_of(w, matrix);
+        parts of = parts_make(w);
+        sn_compress_opts opts = opts_of(w, of);
         sum += sn_compress_arena_bytes(g->host, g->members, place_in(g, p->rank), &opts);
-        free(matrix);
+        parts_free(of);
     }
     return sum;
 }
@@ -83,9 +115,11 @@ static sn_status open_wire(train_wires *s, int i, sn_coll *c, sn_coll_group *con
     if (!s->group[w->group])
         SN_TRY(sn_compress_group_create(c, groups[w->group], g->name, g->rank, g->host, g->members,
                                         deadline, &s->group[w->group]));
-    s->matrix[i] = sn_alloc((size_t) (w->params + 1) * sizeof(**s->matrix));
-    sn_compress_opts opts = opts_of(w, s->matrix[i]);
-    return sn_compress_open(s->group[w->group], &opts, &s->z[i]);
+    parts of = parts_make(w);
+    sn_compress_opts opts = opts_of(w, of);
+    sn_status status = sn_compress_open(s->group[w->group], &opts, &s->z[i]);
+    parts_free(of);
+    return status;
 }
 
 sn_status train_wires_open(const sn_plan *plan, const sn_program *p, sn_coll *c,
@@ -96,7 +130,6 @@ sn_status train_wires_open(const sn_plan *plan, const sn_program *p, sn_coll *c,
     s->program = p;
     s->group = sn_alloc((size_t) SN_MAX(1, plan->groups) * sizeof(*s->group));
     s->z = sn_alloc((size_t) SN_MAX(1, p->wires) * sizeof(*s->z));
-    s->matrix = sn_alloc((size_t) SN_MAX(1, p->wires) * sizeof(*s->matrix));
     sn_status status = SN_OK;
     for (int i = 0; i < p->wires && status >= 0; i++)
         status = open_wire(s, i, c, groups, deadline);
@@ -112,14 +145,11 @@ void train_wires_close(train_wires *s)
 {
     if (!s)
         return;
-    for (int i = 0; i < s->program->wires; i++) {
+    for (int i = 0; i < s->program->wires; i++)
         sn_compress_close(s->z[i]);
-        free(s->matrix[i]);
-    }
     for (int g = 0; g < s->plan->groups; g++)
         sn_compress_group_free(s->group[g]);
     free(s->group);
-    free(s->matrix);
     free(s->z);
     free(s);
 }

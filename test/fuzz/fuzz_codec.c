@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Codes from the wire, and the texts that name codecs. The first byte chooses the codec, the next two
- * the count; the rest is the code, cut or padded to its size, in memory of exactly that size.
+ * Codes from the wire, and the texts that name codecs. The first byte chooses the codec, the next
+ * two the count; the rest is the code, cut or padded to its size, in memory of exactly that size.
  *   clang -fsanitize=fuzzer,address,undefined … && ./fuzz_codec -max_total_time=30 */
 #include "codec/codec.h"
 

@@ -28,8 +28,7 @@ static inline int variants(const codec_variant *ret[3])
     if (codec_variant_here() != &codec_variant_plain)
         ret[n++] = codec_variant_here();
 #if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c") &&
-        codec_variant_here() != &codec_variant_avx2)
+    if (codec_variant_here() == &codec_variant_avx512) /* which has all that the other asks for */
         ret[n++] = &codec_variant_avx2;
 #endif
     return n;

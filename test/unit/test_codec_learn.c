@@ -43,7 +43,7 @@ static void test_sum_over_rounds(void **state)
 
 /* ---- least squares: rows a_s with target b_s, two workers with half of them each ---- */
 
-enum { DIM = 256, SIDE = 16, SAMPLES = 1024, WORKERS = 2, BATCH = 32, STEPS = 4000 };
+enum { DIM = 256, SIDE = 16, SAMPLES = 1024, WORKERS = 2, BATCH = 16, STEPS = 3000 };
 
 static float rows[SAMPLES][DIM], target[SAMPLES];
 

@@ -73,20 +73,22 @@ static void test_vectors_convert_alike(void **state)
     for (int n = kernels(k); n-- > 0;) {
         for (uint32_t i = 0; i < 65536; i++)
             half[i] = (uint16_t) i;
+        void *dst[1] = {got};
+        const void *src[1] = {half};
         sn_fold f = {.dtype = SN_F16, .dsts = 1, .srcs = 1, .count = 65536, .dst_wide = yes};
-        f.dst = (void *[]){got};
-        f.src = (const void *[]){half};
+        f.dst = dst;
+        f.src = src;
         k[n]->fold(&f);
         for (uint32_t i = 0; i < 65536; i++)
             assert_int_equal(bits_of(got[i]), bits_of(sn_f16_to_f32((uint16_t) i)));
+        dst[0] = back;
+        src[0] = wide;
+        f.src_wide = yes;
+        f.dst_wide = NULL;
         for (uint32_t off = 0; off < 5; off++) {
             static const uint32_t step[] = {0, 0xfff, 0x1000, 0x1001, 0x1fff};
             for (uint32_t i = 0; i < 65536; i++)
                 wide[i] = (sn_f32_bits){.u = bits_of(sn_f16_to_f32((uint16_t) i)) ^ step[off]}.f;
-            f.src_wide = yes;
-            f.dst_wide = NULL;
-            f.dst = (void *[]){back};
-            f.src = (const void *[]){wide};
             k[n]->fold(&f);
             for (uint32_t i = 0; i < 65536; i++)
                 assert_int_equal(back[i], sn_f32_to_f16(wide[i]));

@@ -318,8 +318,9 @@ static void test_killed(void **state)
     assert_true(after < before + 16 * 1024);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_segment), cmocka_unit_test(test_round), cmocka_unit_test(test_alloc),
         cmocka_unit_test(test_too_big), cmocka_unit_test(test_waits), cmocka_unit_test(test_turns),

@@ -521,6 +521,109 @@ static void test_death(void **state)
     }
 }
 
+/* ---- fork ---- */
+
+/* While a bulk transfer is under way: a child that writes over everything it has got and leaves,
+ * with or without the libraries' destructors, or that becomes another program. */
+static int fork_child(int round, char *private, char *shared)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        memset(private, 0x77, 4 << 20);
+        memset(shared, 0x55, 64); /* is shared: the parent sees this */
+        if (round % 3 == 0)
+            execlp("true", "true", NULL);
+        if (round % 3 == 1)
+            exit(0);
+        _exit(0);
+    }
+    int how = -1;
+    sn_time limit = SOON;
+    while (waitpid(child, &how, WNOHANG) == 0)
+        if (sn_now() > limit) {
+            kill(child, SIGKILL);
+            return -1;
+        } else {
+            usleep(200);
+        }
+    return how;
+}
+
+static int rank_fork(sn_boot *boot, int rank, int host, void *ctx)
+{
+    enum { ROUNDS = 9, BYTES = 4 << 20 };
+    with w = {0};
+    RANK_OK(enter(&w, boot, host, 2, BYTES + 64));
+    unsigned char *buf = malloc(BYTES), *want = malloc(BYTES), *mine = sn_window_base(w.win, rank);
+    for (int k = 0; k < ROUNDS; k++) {
+        fill(buf, BYTES, rank + k);
+        RANK_OK(sn_window_put(w.win, 1 - rank, 0, buf, BYTES, SOON));
+        RANK_CHECK(fork_child(k, (char *) buf, (char *) mine + BYTES) == 0);
+        RANK_OK(sn_window_fence(w.win, SOON));
+        fill(want, BYTES, 1 - rank + k);
+        RANK_CHECK(memcmp(mine, want, BYTES) == 0 && mine[BYTES] == 0x55);
+        RANK_OK(sn_window_fence(w.win, SOON));
+    }
+    free(buf);
+    free(want);
+    RANK_OK(leave(&w));
+    return 0;
+}
+
+static void test_fork(void **state)
+{
+    assert_int_equal(sn_ranks_run(2, far, rank_fork, NULL, SOON), 0);
+}
+
+typedef struct stopped {
+    pid_t pid;
+    int done;
+} stopped;
+
+/* A target that is stopped, the link to it as good as cut: flushes end long before their deadline
+ * and say whom they lacked. */
+static int rank_stopped(sn_boot *boot, int rank, int host, void *ctx)
+{
+    stopped *s = ctx;
+    with w = {0};
+    static char big[4 << 20];
+    uint64_t one = 1;
+    RANK_OK(enter(&w, boot, host, 3, sizeof big));
+    if (rank == 1) {
+        __atomic_store_n(&s->pid, getpid(), __ATOMIC_RELEASE);
+        for (;;)
+            raise(SIGSTOP);
+    }
+    while (!__atomic_load_n(&s->pid, __ATOMIC_ACQUIRE))
+        sched_yield();
+    sn_status status = SN_OK;
+    sn_time began = sn_now();
+    while (status >= 0) {
+        if (rank == 0)
+            status = sn_window_put(w.win, 1, 0, big, sizeof big, SOON);
+        else
+            status = sn_window_accumulate(w.win, 1, 0, &one, 1, SN_I64, SN_SUM, SOON);
+        if (status >= 0)
+            status = sn_window_flush(w.win, 1, SOON);
+    }
+    RANK_CHECK(sn_now() - began < 5 * SN_SEC && status == SN_EPEER);
+    RANK_CHECK(strstr(sn_errmsg(), rank ? "rank 2 (h0)" : "rank 0 (h0)"));
+    RANK_CHECK(strstr(sn_errmsg(), "rank 1 (h1) stopped answering for"));
+    if (__atomic_add_fetch(&s->done, 1, __ATOMIC_ACQ_REL) == 2)
+        kill(s->pid, SIGKILL);
+    RANK_OK(sn_window_free(w.win, SOON));
+    sn_gmem_free(w.seg);
+    sn_net_close(w.net);
+    return 0;
+}
+
+static void test_stopped(void **state)
+{
+    static const int apart[] = {0, 1, 0};
+    assert_int_equal(sn_ranks_run(3, apart, rank_stopped, sn_ranks_shared(sizeof(stopped)), SOON),
+                     0);
+}
+
 /* Who leaves without freeing its window is named. */
 static int rank_left(sn_boot *boot, int rank, int host, void *ctx)
 {
@@ -544,15 +647,17 @@ static void test_left(void **state)
     assert_int_equal(sn_ranks_run(3, one_host, rank_left, sn_ranks_shared(sizeof(int)), SOON), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_put),     cmocka_unit_test(test_many),
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_lock),
         cmocka_unit_test(test_words),   cmocka_unit_test(test_accumulate),
         cmocka_unit_test(test_special), cmocka_unit_test(test_create),
         cmocka_unit_test(test_refused), cmocka_unit_test(test_late),
-        cmocka_unit_test(test_death),   cmocka_unit_test(test_left),
+        cmocka_unit_test(test_death),   cmocka_unit_test(test_stopped),
+        cmocka_unit_test(test_fork),    cmocka_unit_test(test_left),
     };
     return sn_test_run(tests);
 }

@@ -573,8 +573,9 @@ static void test_no_address(void **state)
     assert_int_equal(sn_ranks_run(2, far, rank_no_address, NULL, SOON), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queries),
         cmocka_unit_test(test_sizes),
