@@ -52,6 +52,7 @@
 #define COLL_ORDERED 0x80 /* in a print's reduction: the sum is that of members 0, 1, 2 … */
 #define COLL_VOTE_BYTES 64
 #define COLL_EARLY 16
+#define COLL_DIMS 8
 #define COLL_LATE (300 * SN_MS) /* after a group's end nothing more comes for it */
 #define COLL_USES 15            /* segments named by sn_coll_use */
 #define COLL_TEXT 480           /* a sentence about a failure */
@@ -123,6 +124,7 @@ typedef struct coll_ring {
 } coll_ring;
 
 typedef struct coll_news { /* to another host: your group at this port has failed */
+    uint64_t seq;          /* from this operation on */
     uint32_t port;
     int32_t status;
     char text[240];
@@ -272,6 +274,7 @@ struct sn_coll_group {
     int partners;
     sn_algo_group algo;
     sn_algo_model model;
+    int dim[COLL_DIMS]; /* for algo */
     coll_block *block;
     int block_index;
     uint64_t posted, started, finished; /* sequence numbers */
@@ -286,7 +289,8 @@ struct sn_coll_group {
     sn_coll_req *req, *free; /* the pool */
     sn_status broken;
     sn_time retired;
-    uint32_t aborted; /* by another thread, or by news: its block says how */
+    uint32_t aborted; /* by another thread: see its block */
+    coll_news news;   /* from another host */
     char text[COLL_TEXT];
     void **dst_ptr; /* [size] scratch of a step */
     const void **src_ptr;
@@ -331,7 +335,7 @@ struct sn_coll {
     int urgent;                        /* priority of the first active request that sends now */
     sn_net_req *orphan[COLL_P2P_REQS]; /* of failed requests, see coll_job_over */
     int orphans;
-    uint32_t aborts, aborts_seen; /* groups that other threads or hosts broke */
+    uint32_t aborts, aborts_seen; /* groups that other threads aborted */
     uint32_t news_port;
     coll_news early[COLL_EARLY]; /* of groups that are not made yet */
     unsigned earlies;
@@ -432,8 +436,8 @@ const char *coll_req_text(const sn_coll_req *r, char out[200]); /* "all_reduce #
 /* news.c */
 sn_status coll_news_open(sn_coll *c);
 void coll_news_close(sn_coll *c);
-void coll_news_tell(sn_coll_group *g); /* that it broke */
-void coll_news_of(sn_coll_group *g);   /* what came before it was made */
+void coll_news_tell(sn_coll_group *g, uint64_t seq); /* that it broke */
+void coll_news_of(sn_coll_group *g);                 /* what came before it was made */
 void coll_news_listen(sn_coll *c);
 
 /* fail.c */
@@ -454,6 +458,9 @@ bool coll_p2p_peer_left(sn_coll_req *r); /* a host mate that has closed, and lef
 void coll_record_open(sn_coll *c);
 void coll_record_launch(sn_coll_req *r);
 void coll_record_end(sn_coll_req *r);
+
+/* mesh.c */
+int coll_mesh_find(const sn_coll_group *g, int ret_dim[COLL_DIMS]); /* dimensions, 0: no mesh */
 
 /* meet.c: the exchange in which members agree on what a group is */
 sn_status coll_meet(sn_coll_group *g, const int *members, sn_time deadline);

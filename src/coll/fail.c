@@ -41,19 +41,25 @@ static void break_group(sn_coll_group *g, sn_status status, const char *text)
     for (int i = 0; i < COLL_WINDOW && !coll_job_over(status); i++)
         coll_window_cancel(g, &g->window[i]);
     coll_publish(g, status, first, g->text);
-    coll_news_tell(g);
+    coll_news_tell(g, coll_load(&g->block->failed_seq));
 }
 
-/* A member of my host that gave up this operation or one before it; NULL: none. */
-static const coll_block *mate_gave_up(const sn_coll_req *r)
+/* A member that gave up this operation or one before it: why, NULL none did. */
+static const char *given_up(const sn_coll_req *r, sn_status *ret_status)
 {
     const sn_coll_group *g = r->group;
+    if (g->news.status < 0 && g->news.seq <= r->seq) {
+        *ret_status = (sn_status) g->news.status;
+        return g->news.text;
+    }
     for (int i = 0; i < g->locals; i++) {
         const coll_member *m = &g->member[g->local[i]];
         uint64_t seq = coll_load(&m->block->failed_seq);
-        if (seq != 0 && seq <= r->seq &&
-            __atomic_load_n(&m->block->port, __ATOMIC_ACQUIRE) == m->port)
-            return m->block;
+        if (seq == 0 || seq > r->seq ||
+            __atomic_load_n(&m->block->port, __ATOMIC_ACQUIRE) != m->port)
+            continue;
+        *ret_status = (sn_status) m->block->status;
+        return m->block->text;
     }
     return NULL;
 }
@@ -65,11 +71,9 @@ sn_status coll_op_fail(sn_coll_req *r, sn_status status)
     char text[COLL_TEXT];
     snprintf(text, sizeof(text), "%s", sn_errmsg());
     coll_aborts(r->coll);
-    const coll_block *cause = status == SN_EPEER ? mate_gave_up(r) : NULL;
-    if (g->broken == SN_OK && cause != NULL)
-        break_group(g, (sn_status) cause->status, cause->text);
-    else if (g->broken == SN_OK)
-        break_group(g, status, text);
+    const char *cause = status == SN_EPEER ? given_up(r, &status) : NULL;
+    if (g->broken == SN_OK)
+        break_group(g, status, cause != NULL ? cause : text);
     if (r->status == SN_PENDING)
         coll_end(r, g->broken, g->text);
     return sn_fail(g->broken, "%s", g->text);
@@ -125,10 +129,10 @@ bool coll_peer_gave_up(sn_coll_req *r)
     sn_coll_group *g = r->group;
     sn_coll *c = r->coll;
     char what[200];
-    const coll_block *cause = mate_gave_up(r);
+    sn_status status;
+    const char *cause = given_up(r, &status);
     if (cause != NULL) {
-        sn_status status = (sn_status) cause->status;
-        coll_op_fail(r, sn_fail(status, "%.239s", cause->text));
+        coll_op_fail(r, sn_fail(status, "%.239s", cause));
         return true;
     }
     for (int i = 0; i < g->locals; i++) {

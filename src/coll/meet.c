@@ -29,6 +29,7 @@ typedef struct place {
 typedef struct verdict {
     int32_t status;
     uint32_t id; /* equal on all members */
+    int32_t dims, dim[COLL_DIMS];
     uint32_t to; /* the port of the hello that it answers: not of one that was given up */
     uint64_t image;
     sn_algo_model model;
@@ -139,6 +140,7 @@ static void answer(sn_coll_group *g, const making *m, const hello *of, const boo
 static void judge(const sn_coll_group *g, const hello *of, verdict *v)
 {
     v->model = of[g->me].model;
+    v->dims = coll_mesh_find(g, v->dim);
     v->image = of[g->me].image;
     v->id = of[g->me].port;
     for (int i = 0; i < g->size; i++) {
@@ -191,6 +193,9 @@ static void adopt(sn_coll_group *g, const verdict *v)
     g->image = (size_t) v->image;
     g->model = v->model;
     g->algo.model = &g->model;
+    memcpy(g->dim, v->dim, sizeof(g->dim));
+    g->algo.dim = v->dims > 0 ? g->dim : NULL;
+    g->algo.dims = v->dims;
     /* From here on a peer may see it; what it would find before is port 0, nobody's. */
     __atomic_store_n(&g->block->port, g->member[g->me].port, __ATOMIC_RELEASE);
 }

@@ -4,23 +4,15 @@
  * tells one member of each other host; that one writes it into its own block, where its host mates
  * find it, and tells the others in its turn.
  *
- * A parcel is taken inside any progress of net, so its function only notes it: the group breaks at
- * the next look, as after an abort. News of a group that is being made here still are kept until it
- * is. */
+ * A parcel is taken inside any progress of net, so its function only notes it: operations from the
+ * one that failed on find it when they look at their host mates. News of a group that is being made
+ * here still are kept until it is. */
 #include "coll/coll_private.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define TRIES 100 /* to get a parcel: the last words are worth a little waiting, not more */
-
-static void note(sn_coll_group *g, const coll_news *n)
-{
-    if (!coll_publish(g, (sn_status) n->status, 1, n->text))
-        return;
-    __atomic_store_n(&g->aborted, 1, __ATOMIC_RELEASE);
-    __atomic_fetch_add(&g->coll->aborts, 1, __ATOMIC_SEQ_CST);
-}
 
 static void take(void *ctx, int from, const void *data, size_t bytes)
 {
@@ -34,7 +26,8 @@ static void take(void *ctx, int from, const void *data, size_t bytes)
         return;
     for (sn_coll_group *g = c->groups; g != NULL; g = g->next) {
         if (g->member[g->me].port == n.port) {
-            note(g, &n);
+            if (g->news.status == SN_OK)
+                g->news = n;
             return;
         }
     }
@@ -46,7 +39,7 @@ void coll_news_of(sn_coll_group *g)
     sn_coll *c = g->coll;
     for (int i = 0; i < COLL_EARLY; i++)
         if (c->early[i].status < 0 && c->early[i].port == g->member[g->me].port)
-            note(g, &c->early[i]);
+            g->news = c->early[i];
 }
 
 sn_status coll_news_open(sn_coll *c)
@@ -76,13 +69,13 @@ static void *parcel(sn_coll *c)
     return p;
 }
 
-static void tell_one(sn_coll_group *g, const coll_member *m)
+static void tell_one(sn_coll_group *g, const coll_member *m, uint64_t seq)
 {
     sn_coll *c = g->coll;
     coll_news *n = m->news_port != 0 ? parcel(c) : NULL;
     if (n == NULL)
         return;
-    *n = (coll_news){.port = m->port, .status = g->broken};
+    *n = (coll_news){.seq = seq, .port = m->port, .status = g->broken};
     snprintf(n->text, sizeof(n->text), "%.239s", g->text);
     sn_net_parcel_send(c->net, m->rank, m->news_port, n, sizeof(*n)); /* who is dead needs none */
 }
@@ -98,7 +91,7 @@ static bool mine_to_tell(const sn_coll_group *g, int member, int my_place)
     return place == my_place % size;
 }
 
-void coll_news_tell(sn_coll_group *g)
+void coll_news_tell(sn_coll_group *g, uint64_t seq)
 {
     int my_host = g->member[g->me].host, place = 0;
     if (g->coll->news_port == 0 || g->broken == SN_EEPOCH || g->locals == g->size - 1)
@@ -107,7 +100,7 @@ void coll_news_tell(sn_coll_group *g)
         place += g->member[i].host == my_host;
     for (int i = 0; i < g->size; i++)
         if (g->member[i].host != my_host && mine_to_tell(g, i, place))
-            tell_one(g, &g->member[i]);
+            tell_one(g, &g->member[i], seq);
 }
 
 /* Nobody drives the net while a group waits for host mates only. */
