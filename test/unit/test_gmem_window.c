@@ -232,12 +232,46 @@ static void test_words(void **state)
 
 /* ---- accumulate ---- */
 
+static void set(void *buf, int i, sn_dtype type, int v)
+{
+    if (type == SN_F32)
+        ((float *) buf)[i] = (float) v;
+    else if (type == SN_BF16)
+        ((uint16_t *) buf)[i] = sn_f32_to_bf16((float) v);
+    else if (type == SN_F16)
+        ((uint16_t *) buf)[i] = sn_f32_to_f16((float) v);
+    else if (type == SN_F64)
+        ((double *) buf)[i] = v;
+    else if (type == SN_I32)
+        ((int32_t *) buf)[i] = v;
+    else
+        ((int64_t *) buf)[i] = v;
+}
+
+static double value(const void *buf, int i, sn_dtype type)
+{
+    switch (type) {
+    case SN_F32:
+        return ((const float *) buf)[i];
+    case SN_BF16:
+        return sn_bf16_to_f32(((const uint16_t *) buf)[i]);
+    case SN_F16:
+        return sn_f16_to_f32(((const uint16_t *) buf)[i]);
+    case SN_F64:
+        return ((const double *) buf)[i];
+    case SN_I32:
+        return ((const int32_t *) buf)[i];
+    default:
+        return (double) ((const int64_t *) buf)[i];
+    }
+}
+
 /* All ranks accumulate into the same elements of every member at once; small whole numbers, so that
  * every order gives one result in each type. */
 static int rank_accumulate(sn_boot *boot, int rank, int host, void *ctx)
 {
     enum { COUNT = 2003, TIMES = 3, N = 5 };
-    static const sn_dtype types[] = {SN_F32, SN_BF16, SN_F64, SN_I32, SN_I64};
+    static const sn_dtype types[] = {SN_F32, SN_BF16, SN_F16, SN_F64, SN_I32, SN_I64};
     static const sn_red reds[] = {SN_SUM, SN_MAX, SN_MIN};
     with w = {0};
     RANK_OK(enter(&w, boot, host, N, 8 * COUNT + 16));
@@ -248,30 +282,13 @@ static int rank_accumulate(sn_boot *boot, int rank, int host, void *ctx)
         size_t width = sn_dtype_bytes(type);
         memset(mine, 0, 8 * COUNT + 16);
         RANK_OK(sn_window_fence(w.win, SOON));
-        for (int i = 0; i < COUNT; i++) {
-            float v = (float) ((i + rank) % 7 - 3);
-            if (type == SN_F32)
-                ((float *) (void *) buf)[i] = v;
-            else if (type == SN_BF16)
-                ((uint16_t *) (void *) buf)[i] = sn_f32_to_bf16(v);
-            else if (type == SN_F64)
-                ((double *) (void *) buf)[i] = v;
-            else if (type == SN_I32)
-                ((int32_t *) (void *) buf)[i] = (int32_t) v;
-            else
-                ((int64_t *) (void *) buf)[i] = (int64_t) v;
-        }
+        for (int i = 0; i < COUNT; i++)
+            set(buf, i, type, (i + rank) % 7 - 3);
         for (int k = 0; k < TIMES * N; k++)
             RANK_OK(sn_window_accumulate(w.win, (rank + k) % N, 8, buf, COUNT, type, red, SOON));
         RANK_OK(sn_window_fence(w.win, SOON));
         for (int i = 0; i < COUNT; i++) {
-            const char *at = mine + 8 + (size_t) i * width;
-            double want = 0, got = type == SN_F32 ? *(const float *) (const void *) at
-                                   : type == SN_BF16
-                                       ? sn_bf16_to_f32(*(const uint16_t *) (const void *) at)
-                                   : type == SN_F64 ? *(const double *) (const void *) at
-                                   : type == SN_I32 ? *(const int32_t *) (const void *) at
-                                                    : (double) *(const int64_t *) (const void *) at;
+            double want = 0, got = value(mine + 8, i, type);
             for (int r = 0; r < N; r++) {
                 double v = (i + r) % 7 - 3;
                 want = red == SN_SUM   ? want + TIMES * v
