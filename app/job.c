@@ -18,6 +18,7 @@ typedef enum key_kind {
     KEY_AUTO,  /* int, 0 written "auto" */
     KEY_FLOAT,
     KEY_TEXT,
+    KEY_CODEC, /* text that names a codec, or auto */
     KEY_DTYPE,
     KEY_BYTES,
     KEY_HOSTS, /* int: a count, or a list of names that are all this machine */
@@ -68,6 +69,8 @@ void sn_job_defaults(sn_job_spec *spec, sn_arena *arena)
     j->optimizer.weight_decay = 0.1;
     j->optimizer.clip = 1.0;
     j->precision = SN_F32;
+    j->compression.codec = "none";
+    j->compression.parameters = "auto";
     j->checkpoint.every = 100;
     j->checkpoint.keep = 2;
     j->hosts = 1;
@@ -135,6 +138,20 @@ static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char 
     return SN_OK;
 }
 
+static sn_status set_codec(sn_job_spec *spec, const key *k, void *at, const char *text)
+{
+    sn_job probe = {.compression = {.codec = "none"}};
+    sn_plan_compression c;
+    if (!strcmp(k->path, "compression.codec"))
+        probe.compression.codec = text;
+    else
+        probe.compression.parameters = text;
+    if (sn_job_compression(&probe, NULL, 0, 0, &c, NULL) < 0)
+        return sn_fail_in(SN_EINVAL, "%s", k->path);
+    *(const char **) at = sn_arena_str(spec->arena, text);
+    return SN_OK;
+}
+
 static sn_status set_model(sn_job_spec *spec, const char *text)
 {
     const sn_gpt_preset *preset;
@@ -190,6 +207,9 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
     case KEY_TEXT:
     case KEY_DTYPE:
         SN_TRY(set_text(spec, k, at, text));
+        break;
+    case KEY_CODEC:
+        SN_TRY(set_codec(spec, k, at, text));
         break;
     case KEY_BYTES: {
         uint64_t bytes;
@@ -320,6 +340,8 @@ static sn_status read_entry(sn_job_spec *spec, const sn_yaml_doc *doc, const sn_
         return read_hosts(spec, doc, value);
     if (!strcmp(path, "optimizer")) /* `optimizer: adamw` for short */
         k = key_of("optimizer.name");
+    if (!strcmp(path, "compression")) /* and `compression: auto` */
+        k = key_of("compression.codec");
     if (!k)
         return takes_mapping(spec, doc, value, path, inner);
     if (value->kind != SN_YAML_SCALAR)
@@ -382,6 +404,22 @@ sn_status sn_job_flags(sn_job_spec *spec, const sn_args *args, sn_str *notes)
     return SN_OK;
 }
 
+static sn_status check_compression(const sn_job_spec *spec)
+{
+    const sn_job *j = &spec->job;
+    sn_plan_compression c;
+    SN_TRY(sn_job_compression(j, NULL, 0, 0, &c, NULL));
+    if (j->compression.warmup > j->steps)
+        return sn_fail(
+            SN_EINVAL,
+            "compression.warmup %lld is more than steps %lld: nothing would be compressed",
+            (long long) j->compression.warmup, (long long) j->steps);
+    if (j->compression.momentum > 0 && c.gradients.kind != SN_CODEC_TOPK)
+        return sn_fail(SN_EINVAL, "compression.momentum corrects topk: compression.codec is '%s'",
+                       j->compression.codec);
+    return SN_OK;
+}
+
 sn_status sn_job_check(const sn_job_spec *spec)
 {
     const sn_job *j = &spec->job;
@@ -396,6 +434,7 @@ sn_status sn_job_check(const sn_job_spec *spec)
     if (j->gpt.vocab < 256)
         return sn_fail(SN_EFIT, "model.vocab is %lld: text is read as bytes, which needs 256",
                        (long long) j->gpt.vocab);
+    SN_TRY(check_compression(spec));
     double cards =
         (double) SN_MAX(1, j->tensor) * SN_MAX(1, j->pipeline) * SN_MAX(1, j->data_parallel);
     if (spec->cards_given && cards > (double) j->hosts * j->cards_per_host)
@@ -454,6 +493,7 @@ static void write_value(const sn_job *job, const key *k, sn_str *out)
         sn_str_printf(out, "%llu", (unsigned long long) *(const uint64_t *) at);
         break;
     case KEY_TEXT:
+    case KEY_CODEC:
     case KEY_MODEL:
         quoted(out, *(const char *const *) at);
         break;
@@ -467,7 +507,8 @@ void sn_job_yaml(const sn_job *job, sn_str *out)
         const char *dot = strchr(keys[i].path, '.');
         size_t n = dot ? (size_t) (dot - keys[i].path) : 0;
         if (keys[i].kind == KEY_MODEL ||
-            (keys[i].kind == KEY_TEXT && !*(const char *const *) ((const char *) job + keys[i].at)))
+            ((keys[i].kind == KEY_TEXT || keys[i].kind == KEY_CODEC) &&
+             !*(const char *const *) ((const char *) job + keys[i].at)))
             continue; /* the numbers say it all; a text that is not set stays away */
         if (dot && (strlen(open) != n || strncmp(open, keys[i].path, n))) {
             snprintf(open, sizeof open, "%.*s", (int) n, keys[i].path);

@@ -56,6 +56,16 @@
       "steps of linear warm-up") \
     X("precision", "precision", "TYPE", KEY_DTYPE, precision, 0, 0, "f32 bf16", \
       "f32, or bf16 storage and wire") \
+    X("compression.codec", "compression", "CODEC", KEY_CODEC, compression.codec, 0, 0, NULL, \
+      "of gradients between hosts: none, auto, onebit, int4, topk:0.01+int8, powersgd:4, …") \
+    X("compression.parameters", "compression-parameters", "CODEC", KEY_CODEC, \
+      compression.parameters, 0, 0, NULL, \
+      "of the parameters' changes; auto: what suits the codec of the gradients") \
+    X("compression.warmup", "compression-warmup", "N", KEY_INT, compression.warmup, 0, 1e9, NULL, \
+      "steps uncompressed before") \
+    X("compression.momentum", "compression-momentum", "X", KEY_FLOAT, compression.momentum, \
+      0, 0.9999, NULL, \
+      "momentum correction of topk; 0: none") \
     X("checkpoint.every", "checkpoint-every", "N", KEY_INT, checkpoint.every, 0, 1e9, NULL, \
       "steps between checkpoints; 0: only at the end") \
     X("checkpoint.keep", "checkpoint-keep", "N", KEY_INT32, checkpoint.keep, 0, 1e6, NULL, \

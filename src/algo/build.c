@@ -3,9 +3,6 @@
 
 #include <string.h>
 
-#define SEGMENTS_MAX 256
-#define SEGMENT_BYTES 4096
-
 algo_build algo_build_begin(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena)
 {
     SN_ASSERT(me >= 0 && me < g->members && c->count >= 0);
@@ -63,6 +60,8 @@ static void need_tmp(algo_build *b, sn_place p, int64_t count)
 {
     if (p.buf == SN_BUF_TMP)
         b->sched.tmp_count = SN_MAX(b->sched.tmp_count, p.at + count);
+    if (p.buf == SN_BUF_WIDE)
+        b->sched.wide_count = SN_MAX(b->sched.wide_count, p.at + count);
 }
 
 static bool same_place(sn_place a, sn_place b)
@@ -93,6 +92,7 @@ static void move(algo_build *b, sn_step_kind kind, int member, const sn_place *d
 
 void algo_copy(algo_build *b, sn_place dst, sn_place src, int64_t count)
 {
+    SN_ASSERT(dst.buf != SN_BUF_WIDE && src.buf != SN_BUF_WIDE);
     if (!same_place(dst, src))
         move(b, SN_STEP_COPY, b->me, &dst, &src, count);
 }
@@ -100,16 +100,20 @@ void algo_copy(algo_build *b, sn_place dst, sn_place src, int64_t count)
 void algo_send(algo_build *b, int to, sn_place src, int64_t count)
 {
     move(b, SN_STEP_SEND, to, NULL, &src, count);
+    b->pending += count > 0;
 }
 
 void algo_recv(algo_build *b, int from, sn_place dst, int64_t count)
 {
     move(b, SN_STEP_RECV, from, &dst, NULL, count);
+    b->pending += count > 0;
 }
 
 void algo_fence(algo_build *b)
 {
-    step(b, SN_STEP_FENCE);
+    if (b->pending > 0)
+        step(b, SN_STEP_FENCE);
+    b->pending = 0;
 }
 
 void algo_reduce(algo_build *b, const sn_place *dst, int dsts, const sn_place *src, int srcs,
@@ -141,18 +145,11 @@ algo_map algo_map_of(const sn_algo_group *g, sn_arena *arena)
                   .size = SN_NEW_N(arena, int, n),
                   .first = SN_NEW_N(arena, int, n),
                   .member_of = SN_NEW_N(arena, int, n)};
-    for (int i = 0; i < n; i++) {
-        int same = 0;
-        while (g->host[same] != g->host[i])
-            same++;
-        m.host[i] = same < i ? m.host[same] : m.hosts++;
+    m.hosts = algo_hosts_number(g, m.host);
+    for (int i = 0; i < n; i++)
         m.local[i] = m.size[m.host[i]]++;
-    }
-    m.lanes = n;
-    for (int h = 0; h < m.hosts; h++) {
-        m.first[h] = h > 0 ? m.first[h - 1] + m.size[h - 1] : 0;
-        m.lanes = SN_MIN(m.lanes, m.size[h]);
-    }
+    for (int h = 1; h < m.hosts; h++)
+        m.first[h] = m.first[h - 1] + m.size[h - 1];
     for (int i = 0; i < n; i++)
         m.member_of[m.first[m.host[i]] + m.local[i]] = i;
     return m;
@@ -170,59 +167,16 @@ algo_range algo_slice(int64_t n, int parts, int i)
     return (algo_range){.at = from, .count = to - from};
 }
 
-bool algo_one_host(const sn_algo_group *g)
-{
-    for (int i = 1; i < g->members; i++)
-        if (g->host[i] != g->host[0])
-            return false;
-    return true;
-}
-
-/* How many members share member i's host, itself included. */
-static int host_size(const sn_algo_group *g, int i)
-{
-    int n = 0;
-    for (int k = 0; k < g->members; k++)
-        n += g->host[k] == g->host[i];
-    return n;
-}
-
-int algo_host_size_max(const sn_algo_group *g)
-{
-    int most = 0;
-    for (int i = 0; i < g->members; i++)
-        most = SN_MAX(most, host_size(g, i));
-    return most;
-}
-
-int algo_host_size_min(const sn_algo_group *g)
-{
-    int least = g->members;
-    for (int i = 0; i < g->members; i++)
-        least = SN_MIN(least, host_size(g, i));
-    return least;
-}
-
-bool algo_one_member_hosts(const sn_algo_group *g)
-{
-    return algo_host_size_max(g) == 1;
-}
-
-int algo_hosts(const sn_algo_group *g)
-{
-    int hosts = 0;
-    for (int i = 0; i < g->members; i++) {
-        int same = 0;
-        while (g->host[same] != g->host[i])
-            same++;
-        hosts += same == i;
-    }
-    return hosts;
-}
-
 int64_t algo_bytes(const sn_algo_call *c)
 {
     return c->count * (int64_t) sn_dtype_bytes(c->dtype);
+}
+
+algo_range algo_slice_of(algo_range whole, int parts, int i)
+{
+    algo_range r = algo_slice(whole.count, parts, i);
+    r.at += whole.at;
+    return r;
 }
 
 bool algo_reduces(sn_coll_op op)
@@ -230,9 +184,10 @@ bool algo_reduces(sn_coll_op op)
     return op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
 }
 
-bool algo_rounds(const sn_algo_call *c)
+bool algo_wide(const sn_algo_call *c)
 {
-    return algo_reduces(c->op) && c->dtype == SN_BF16 && (c->red == SN_SUM || c->red == SN_AVG);
+    return algo_reduces(c->op) && (c->dtype == SN_BF16 || c->dtype == SN_F16) &&
+           (c->red == SN_SUM || c->red == SN_AVG);
 }
 
 int algo_log2_up(int n)
@@ -241,55 +196,4 @@ int algo_log2_up(int n)
     while (1 << log < n)
         log++;
     return log;
-}
-
-/* ---- time ---- */
-
-double algo_reduce_ns(const sn_algo_model *m, double bytes)
-{
-    return bytes / m->reduce_bytes_per_s * 1e9 * m->members_per_core;
-}
-
-double algo_copy_ns(const sn_algo_model *m, double bytes)
-{
-    return bytes / m->copy_bytes_per_s * 1e9 * m->members_per_core;
-}
-
-double algo_signal_ns(const sn_algo_model *m, int rounds)
-{
-    return rounds * m->signal_ns * m->members_per_core;
-}
-
-double algo_wire_ns(const sn_algo_model *m, int rounds, int messages, double bytes)
-{
-    double each = m->net_latency_ns + SN_MAX(messages - 1, 0) * m->net_message_ns;
-    return rounds * each + bytes / m->net_bytes_per_s * 1e9;
-}
-
-double algo_hops_ns(const sn_algo_model *m, algo_hop hop, int hops, double bytes, bool sum)
-{
-    double out_ns = 0, here_ns = 0;
-    if (hop.out > 0)
-        out_ns = algo_wire_ns(m, hops, 1, hop.out * bytes);
-    if (hop.here)
-        here_ns = algo_signal_ns(m, hops) + algo_copy_ns(m, sum ? 0 : bytes);
-    return SN_MAX(out_ns, here_ns) + algo_reduce_ns(m, sum ? 3 * bytes : 0);
-}
-
-/* Every member comes to the same answer: all have the same group, call and model. */
-int algo_segments(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
-                  algo_pipe_ns pipe_ns, double *ret_ns)
-{
-    int best = 1;
-    double best_ns = pipe_ns(g, c, m, 1);
-    for (int s = 2; s <= SEGMENTS_MAX && algo_bytes(c) / s >= SEGMENT_BYTES; s *= 2) {
-        double ns = pipe_ns(g, c, m, s);
-        if (ns < best_ns) {
-            best = s;
-            best_ns = ns;
-        }
-    }
-    if (ret_ns != NULL)
-        *ret_ns = best_ns;
-    return best;
 }

@@ -2,19 +2,22 @@
  *
  * build — how an algorithm writes its schedule down: one call a step. Private to algo.
  *
- * Steps that move nothing (zero elements) are left out, on both sides alike. A builder is good for
- * one schedule; everything lives in the caller's arena. */
+ * Steps that move nothing (zero elements) are left out, on both sides alike, and so are fences when
+ * nothing is under way. A builder is good for one schedule; everything lives in the caller's arena.
+ */
 #ifndef SN_ALGO_BUILD_H
 #define SN_ALGO_BUILD_H
 
 #include "algo/algo.h"
+#include "algo/cost.h"
 
 typedef struct algo_build {
     sn_arena *arena;
     const sn_algo_group *group;
     const sn_algo_call *call;
     int me, members;
-    int round; /* the last one signalled */
+    int round;   /* the last one signalled */
+    int pending; /* sends and receives since the last fence */
     size_t step_cap, place_cap;
     sn_sched sched;
 } algo_build;
@@ -27,9 +30,9 @@ typedef struct algo_range {
 /* The group as hosts of members: member_of[first[h] … first[h] + size[h]) are host h's members in
  * group order; hosts are numbered by their first member. */
 typedef struct algo_map {
-    int hosts, lanes; /* lanes: members of the smallest host */
-    int *host;        /* [members] dense host index */
-    int *local;       /* [members] index within its host */
+    int hosts;
+    int *host;  /* [members] dense host index */
+    int *local; /* [members] index within its host */
     int *size, *first, *member_of;
 } algo_map;
 
@@ -51,47 +54,27 @@ static inline sn_place algo_at(int member, sn_buf buf, int64_t at)
     return (sn_place){.member = member, .buf = buf, .at = at};
 }
 
+static inline sn_place algo_past(sn_place p, int64_t more)
+{
+    p.at += more;
+    return p;
+}
+
 algo_map algo_map_of(const sn_algo_group *g, sn_arena *arena);
 int algo_map_member(const algo_map *m, int host, int local);
 
 /* Part i of n elements cut into `parts`: equal but for the end, borders at multiples of 64 elements
  * so that a slice starts on a cache line and nobody shares one. */
 algo_range algo_slice(int64_t n, int parts, int i);
+algo_range algo_slice_of(algo_range whole, int parts, int i);
 
-bool algo_one_host(const sn_algo_group *g);
-bool algo_one_member_hosts(const sn_algo_group *g); /* no two members share a host */
-int algo_host_size_max(const sn_algo_group *g);
-int algo_host_size_min(const sn_algo_group *g);
-int algo_hosts(const sn_algo_group *g);
 int64_t algo_bytes(const sn_algo_call *c); /* count · bytes of an element */
 bool algo_reduces(sn_coll_op op);
-bool algo_rounds(const sn_algo_call *c); /* a partial result of it, stored, is rounded */
-int algo_log2_up(int n);                 /* ⌈log2 n⌉ */
+bool algo_wide(const sn_algo_call *c); /* sums that are not finished are kept as F32 */
+int algo_log2_up(int n);               /* ⌈log2 n⌉ */
 
-/* Nanoseconds that one member takes for `bytes` while its core is shared. */
-double algo_reduce_ns(const sn_algo_model *m, double bytes);
-double algo_copy_ns(const sn_algo_model *m, double bytes);
-double algo_signal_ns(const sn_algo_model *m, int rounds);
-
-/* `rounds` between hosts, one after the other, in each of which a member sends or receives
- * `messages`; `bytes` in all into or out of one host. */
-double algo_wire_ns(const sn_algo_model *m, int rounds, int messages, double bytes);
-
-/* `hops` of all members of a ring at once, which move `bytes` through each in all; every hop takes
- * as long as the slowest. `sum`: what comes is added, so that what is on my host is not copied. */
-typedef struct algo_hop {
-    int out;   /* members of one host that send to another, at most */
-    bool here; /* some neighbours are on one host */
-} algo_hop;
-double algo_hops_ns(const sn_algo_model *m, algo_hop hop, int hops, double bytes, bool sum);
-
-/* In how many segments a pipeline goes fastest: 1, 2, 4 … of at least 4 KiB. ret_ns: its time. */
-typedef double (*algo_pipe_ns)(const sn_algo_group *g, const sn_algo_call *c,
-                               const sn_algo_model *m, int segments);
-int algo_segments(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
-                  algo_pipe_ns pipe_ns, double *ret_ns);
-
-extern const sn_algo_row algo_flat, algo_ring, algo_hierarchical, algo_doubling, algo_rabenseifner,
+extern const sn_algo_row algo_flat, algo_ring, algo_ring_round_robin, algo_hierarchical,
+    algo_hierarchical_ring, algo_chain, algo_ordered, algo_doubling, algo_rabenseifner,
     algo_double_tree, algo_torus, algo_binomial;
 
 #endif

@@ -9,15 +9,13 @@
  *             / \   /                    / \     \
  *            1   3 5                    6   4     2
  *
- * Time runs in slots, one a segment and edge: depth d (deepest D) sends segment s up in slot
- * s + D - d and gets the result in slot s + D + d - 1. A slot's transfers are on both sides between
- * the same two fences in the same order, so nobody waits in a circle. A segment's sum is made along
- * one tree and finished by its root.
+ * Stage k of the D stages up: the nodes of depth D - k send to their parents, who add both children
+ * and their own host's inputs; then D stages down (pipe.h). A segment's sum is made along one tree
+ * and finished by its root.
  *
  * broadcast: the root's host stands above the roots of two trees of the other hosts.
  *
- * Cost: (segments + 2D - 1) · (latency + 2 / segments · bytes / wire); the segments are as many as
- * make that least.
+ * Cost: (segments + 4D) · latency + 2 · bytes / wire.
  * Source: Sanders, Speck & Träff, "Two-tree algorithms for full bandwidth broadcast, reduction and
  * scan", Parallel Computing 35(12), 2009. */
 #include "algo/lanes.h"
@@ -29,15 +27,11 @@ typedef struct node {
     int parent, child[2], children, depth;
 } node;
 
-typedef struct pipe {
-    algo_lanes *t;
+typedef struct trees {
     node at[TREES];
-    algo_range half[TREES];
-    int deepest, segments, slot;
+    int deepest;
     int base; /* node v is host base + v, around */
-    sn_place part;
-    bool moved; /* something was posted in this slot */
-} pipe;
+} trees;
 
 /* In order: the odd ones are leaves, the lowest bit says how high a node is. */
 static int parent_of(int v, int nodes)
@@ -89,172 +83,165 @@ static node find(int tree, int v, int nodes)
     return n;
 }
 
-static int member(const pipe *p, int v)
-{
-    const algo_lanes *t = p->t;
-    int h = (p->base + v) % t->m.hosts;
-    return t->b.call->op == SN_BROADCAST ? algo_lanes_speaker(t, h, t->m.local[t->b.call->root])
-                                         : algo_lanes_peer(t, h);
-}
+/* ---- the stages ---- */
 
-/* The segment that is due `delay` slots after the first one; false when there is none. */
-static bool due(const pipe *p, int tree, int delay, algo_range *ret)
+static const void *plan(algo_lanes *t)
 {
-    int s = p->slot - delay;
-    if (s < 0 || s >= p->segments)
-        return false;
-    *ret = algo_slice(p->half[tree].count, p->segments, s);
-    ret->at += p->half[tree].at;
-    return ret->count > 0;
-}
-
-static sn_place segment(const pipe *p, algo_range r)
-{
-    sn_place at = p->part;
-    at.at += r.at;
-    return at;
-}
-
-/* Child i's contribution in my scratch: room for the longest segment each. */
-static sn_place scratch(const pipe *p, int tree, int i)
-{
-    int64_t room = algo_slice(p->half[0].count, p->segments, 0).count;
-    return algo_at(p->t->me, SN_BUF_TMP, room * (2 * tree + i));
-}
-
-static void up(pipe *p, int tree)
-{
-    const node *n = &p->at[tree];
-    algo_range r;
-    if (n->parent > 0 && due(p, tree, p->deepest - n->depth, &r)) {
-        algo_send(&p->t->b, member(p, n->parent), segment(p, r), r.count);
-        p->moved = true;
-    }
-    for (int i = 0; i < n->children && due(p, tree, p->deepest - n->depth - 1, &r); i++) {
-        algo_recv(&p->t->b, member(p, n->child[i]), scratch(p, tree, i), r.count);
-        p->moved = true;
-    }
-}
-
-/* `first`: the slot in which the topmost node sends segment 0 down. */
-static void down(pipe *p, int tree, int first, bool above)
-{
-    const node *n = &p->at[tree];
-    algo_range r;
-    if (above && due(p, tree, first + n->depth - 1, &r)) {
-        algo_recv(&p->t->b, member(p, n->parent), segment(p, r), r.count);
-        p->moved = true;
-    }
-    for (int i = 0; i < n->children && due(p, tree, first + n->depth, &r); i++) {
-        algo_send(&p->t->b, member(p, n->child[i]), segment(p, r), r.count);
-        p->moved = true;
-    }
-}
-
-static void add(pipe *p, int tree)
-{
-    const node *n = &p->at[tree];
-    algo_range r;
-    if (n->children == 0 || !due(p, tree, p->deepest - n->depth - 1, &r))
-        return;
-    sn_place part = segment(p, r), src[3] = {part, scratch(p, tree, 0), scratch(p, tree, 1)};
-    algo_reduce(&p->t->b, &part, 1, src, 1 + n->children, r.count, n->parent == 0);
-}
-
-static void fence(pipe *p)
-{
-    if (p->moved)
-        algo_fence(&p->t->b);
-    p->moved = false;
-}
-
-static double pipe_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
-                      int segments)
-{
-    double bytes = (double) algo_bytes(c);
-    bool reduces = c->op == SN_ALL_REDUCE;
-    int hosts = algo_hosts(g), deepest = depth_max(reduces ? hosts : hosts - 1);
-    int slots = reduces ? segments + 2 * deepest - 1 : segments + deepest;
-    double wire = algo_wire_ns(m, 1, 4, (reduces ? 2 : 1) * bytes / segments);
-    double work = reduces ? algo_reduce_ns(m, 2 * algo_lanes_part(g, c) / segments) : 0;
-    return slots * (wire + work);
-}
-
-static int segments(const algo_lanes *t)
-{
-    const sn_algo_group *g = t->b.group;
-    sn_algo_model none = sn_algo_model_from(NULL, NULL, 0);
-    return algo_segments(g, t->b.call, g->model != NULL ? g->model : &none, pipe_ns, NULL);
-}
-
-/* My host is number `v` of `nodes`. */
-static pipe pipe_begin(algo_lanes *t, sn_place part, int64_t count, int v, int nodes)
-{
-    pipe p = {.t = t, .deepest = depth_max(nodes), .part = part};
-    p.base = t->host - v + t->m.hosts;
-    for (int tree = 0; tree < TREES; tree++) {
-        p.half[tree] = algo_slice(count, TREES, tree);
-        p.at[tree] = find(tree, v, nodes);
-    }
-    p.segments = segments(t);
+    bool down_only = t->b.call->op == SN_BROADCAST;
+    int hosts = t->m.hosts, nodes = down_only ? hosts - 1 : hosts;
+    int base = down_only ? t->m.host[t->b.call->root] : hosts - 1;
+    int v = down_only ? (t->host - base + hosts) % hosts : t->host + 1;
+    trees *p = SN_NEW(t->b.arena, trees);
+    p->base = base;
+    p->deepest = depth_max(nodes);
+    for (int tree = 0; tree < TREES; tree++)
+        p->at[tree] = find(tree, v, nodes);
     return p;
 }
 
-static void reduce_across(algo_lanes *t, sn_place part, int64_t count)
+static int host_of(const algo_part *p, int v)
 {
-    pipe p = pipe_begin(t, part, count, t->host + 1, t->m.hosts);
-    for (p.slot = 0; p.slot < p.segments + 2 * p.deepest - 1; p.slot++) {
-        for (int tree = 0; tree < TREES; tree++) {
-            up(&p, tree);
-            down(&p, tree, p.deepest, p.at[tree].parent > 0);
-        }
-        fence(&p);
-        for (int tree = 0; tree < TREES; tree++)
-            add(&p, tree);
+    const trees *s = p->t->plan;
+    return (s->base + v) % p->t->m.hosts;
+}
+
+static algo_range half(const algo_part *p, int tree)
+{
+    return algo_slice(p->count, TREES, tree);
+}
+
+/* Child i's contribution to a tree. */
+static int64_t scratch(const algo_part *p, int tree, int i)
+{
+    return half(p, 0).count * (2 * tree + i);
+}
+
+static int64_t came(const algo_lanes *t, int64_t count)
+{
+    return 2 * TREES * algo_slice(count, TREES, 0).count;
+}
+
+/* The nodes of depth `depth` to their parents. */
+static void up(const algo_part *p, int tree, int depth)
+{
+    const trees *s = p->t->plan;
+    const node *n = &s->at[tree];
+    algo_range r = half(p, tree);
+    if (n->depth == depth)
+        algo_part_send(p, host_of(p, n->parent), algo_part_sum(p, r.at), r.count);
+    for (int i = 0; i < n->children && n->depth + 1 == depth; i++)
+        algo_part_recv(p, host_of(p, n->child[i]), algo_part_came(p, scratch(p, tree, i)), r.count);
+}
+
+/* The nodes of depth `depth` from their parents. */
+static void down(const algo_part *p, int tree, int depth)
+{
+    const trees *s = p->t->plan;
+    const node *n = &s->at[tree];
+    algo_range r = half(p, tree);
+    if (n->depth == depth)
+        algo_part_recv(p, host_of(p, n->parent), algo_part_result(p, r.at), r.count);
+    for (int i = 0; i < n->children && n->depth + 1 == depth; i++)
+        algo_part_send(p, host_of(p, n->child[i]), algo_part_result(p, r.at), r.count);
+}
+
+static void enter(const algo_part *p)
+{
+    const trees *s = p->t->plan;
+    for (int tree = 0; tree < TREES; tree++)
+        if (s->at[tree].children == 0)
+            algo_part_sum_inputs(p, half(p, tree).at, half(p, tree).count);
+}
+
+static void post(const algo_part *p, int stage)
+{
+    const trees *s = p->t->plan;
+    for (int tree = 0; tree < TREES; tree++) {
+        if (p->t->b.call->op == SN_BROADCAST)
+            down(p, tree, stage);
+        else if (stage < s->deepest)
+            up(p, tree, s->deepest - stage);
+        else
+            down(p, tree, stage - s->deepest + 1);
     }
 }
 
-static void broadcast_across(algo_lanes *t, sn_place part, int64_t count)
+static void work(const algo_part *p, int stage)
 {
-    int hosts = t->m.hosts, v = (t->host - t->m.host[t->b.call->root] + hosts) % hosts;
-    pipe p = pipe_begin(t, part, count, v, hosts - 1);
-    for (p.slot = 0; p.slot < p.segments + p.deepest; p.slot++) {
-        for (int tree = 0; tree < TREES; tree++)
-            down(&p, tree, 1, v > 0);
-        fence(&p);
+    const trees *s = p->t->plan;
+    for (int tree = 0; tree < TREES; tree++) {
+        const node *n = &s->at[tree];
+        algo_range r = half(p, tree);
+        int srcs;
+        if (stage >= s->deepest || n->children == 0 || n->depth + 1 != s->deepest - stage)
+            continue;
+        algo_part_begin(p, &srcs);
+        algo_part_add_inputs(p, &srcs, r.at);
+        for (int i = 0; i < n->children; i++)
+            algo_part_add(p, &srcs, algo_part_came(p, scratch(p, tree, i)));
+        algo_part_end(p, srcs, r.at, r.count, n->parent == 0);
     }
 }
 
-static bool fits(const sn_algo_group *g, const sn_algo_call *c)
+/* Who is inside a tree has two children there, and hears from another in the other one. */
+static algo_flow flow(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
 {
-    return algo_lanes_fits(g, c);
+    double bytes = (double) algo_bytes(c), wide = algo_lanes_widened(c);
+    double slice = algo_lanes_slice(s, c), kids = SN_MIN(2, s->hosts - 1);
+    int deepest = depth_max(s->hosts);
+    algo_flow f = algo_lanes_flow(s, c);
+    f.stages = 2 * deepest;
+    f.adding = deepest;
+    f.works = true;
+    f.posts = 6 * s->most_lanes;
+    f.posts_all = 12 * s->most_lanes;
+    f.messages = f.stages * (6 * s->most_lanes - 1) / 2;
+    algo_lanes_sent(&f, s, c, deepest * kids * (wide + 1) * bytes / 2,
+                    kids * (wide + 1) * bytes / 2);
+    f.path.of[ALGO_REDUCE] += deepest * (s->size_max + (kids + 1) * wide) * slice / 2;
+    f.steady.of[ALGO_REDUCE] += kids * wide * slice / 2;
+    return f;
+}
+
+static algo_flow flow_down(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
+{
+    double bytes = (double) algo_bytes(c), kids = SN_MIN(2, s->hosts - 2);
+    algo_flow f = algo_lanes_flow(s, c);
+    f.stages = depth_max(s->hosts - 1) + 1;
+    f.posts = 6;
+    f.posts_all = 6;
+    f.messages = f.stages;
+    algo_lanes_sent(&f, s, c, bytes + (f.stages - 1) * kids * bytes / 2, bytes);
+    return f;
+}
+
+static const algo_across across = {
+    .flow = flow, .plan = plan, .came = came, .enter = enter, .post = post, .work = work};
+static const algo_across across_down = {.flow = flow_down, .plan = plan, .post = post};
+
+static const algo_across *across_of(const sn_algo_call *c)
+{
+    return c->op == SN_BROADCAST ? &across_down : &across;
 }
 
 static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena,
                           sn_sched *ret)
 {
-    algo_lanes t = algo_lanes_begin(g, c, me, arena);
-    if (c->op == SN_BROADCAST)
-        algo_lanes_broadcast(&t, broadcast_across);
-    else
-        algo_lanes_all_reduce(&t, reduce_across);
-    algo_lanes_end(&t, "double_tree", ret);
-    return SN_OK;
+    return algo_lanes_schedule(g, c, me, arena, "double_tree", across_of(c), ret);
 }
 
-static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
+static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, algo_counts *ret)
 {
-    double ns;
-    algo_segments(g, c, m, pipe_ns, &ns);
-    return algo_lanes_ns(g, c, m) + ns;
+    algo_lanes_count(s, g, c, m, across_of(c), ret);
 }
 
 const sn_algo_row algo_double_tree = {
     .name = "double_tree",
-    .needs = "several hosts; sums in bf16: two hosts",
+    .needs = "several hosts",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_BROADCAST,
     .notes = true,
-    .fits = fits,
+    .fits = algo_lanes_fits,
     .schedule = schedule,
-    .cost_ns = cost_ns,
+    .count = count,
 };

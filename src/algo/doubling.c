@@ -18,24 +18,57 @@
  * multiport message-passing systems", IEEE TPDS 8(11), 1997. */
 #include "algo/lanes.h"
 
-static bool fits(const sn_algo_group *g, const sn_algo_call *c)
+/* Stages: in, doublings, out; in and out only where hosts are folded. */
+static int64_t came(const algo_lanes *t, int64_t count)
 {
-    return algo_lanes_fits(g, c);
+    return count;
 }
 
-static void across(algo_lanes *t, sn_place part, int64_t count)
+static void post(const algo_part *p, int stage)
 {
-    algo_fold f = algo_fold_of(t->m.hosts, t->host);
-    algo_fold_in(t, &f, part, count);
-    for (int far = 1; far < f.power && f.index >= 0; far *= 2) {
-        int h = algo_fold_host(&f, f.index ^ far), peer = algo_lanes_peer(t, h);
-        algo_send(&t->b, peer, part, count);
-        algo_recv(&t->b, peer, algo_at(t->me, SN_BUF_TMP, 0), count);
-        algo_fence(&t->b);
-        algo_lanes_add(t, h, part, count, far * 2 == f.power);
+    algo_fold f = algo_fold_of(p->t->m.hosts, p->t->host);
+    int step = stage - (f.extra > 0);
+    if (step < 0) {
+        algo_fold_in_post(p, &f);
+    } else if (1 << step == f.power) {
+        algo_fold_out_post(p, &f);
+    } else if (f.index >= 0) {
+        int h = algo_fold_host(&f, f.index ^ 1 << step);
+        algo_part_send(p, h, algo_part_sum(p, 0), p->count);
+        algo_part_recv(p, h, algo_part_came(p, 0), p->count);
     }
-    algo_fold_out(t, &f, part, count);
 }
+
+static void work(const algo_part *p, int stage)
+{
+    algo_fold f = algo_fold_of(p->t->m.hosts, p->t->host);
+    int step = stage - (f.extra > 0);
+    if (step < 0)
+        algo_fold_in_work(p, &f);
+    else if (1 << step < f.power && f.index >= 0)
+        algo_part_sum_came(p, algo_fold_host(&f, f.index ^ 1 << step), 0, p->count,
+                           2 << step == f.power);
+}
+
+static algo_flow flow(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
+{
+    algo_fold fold = algo_fold_of(s->hosts, 0);
+    int steps = algo_log2_up(fold.power), folds = fold.extra > 0;
+    double bytes = (double) algo_bytes(c), wide = algo_lanes_widened(c);
+    double sent = (steps + folds) * wide * bytes + folds * bytes;
+    algo_flow f = algo_lanes_flow(s, c);
+    f.stages = steps + 2 * folds;
+    f.adding = steps + folds;
+    f.works = true;
+    f.posts = 2 * s->most_lanes;
+    f.messages = f.stages * (s->most_lanes - 1);
+    algo_lanes_sent(&f, s, c, sent, sent);
+    algo_flow_both(&f, ALGO_REDUCE, 3 * wide * (steps + folds) * algo_lanes_slice(s, c));
+    return f;
+}
+
+static const algo_across across = {
+    .flow = flow, .came = came, .enter = algo_part_sum_all, .post = post, .work = work};
 
 /* ---- all_gather ---- */
 
@@ -43,7 +76,7 @@ static void across(algo_lanes *t, sn_place part, int64_t count)
 static bool carried(const algo_lanes *t, int i, int first, int hosts)
 {
     int ahead = (t->m.host[i] - first + t->m.hosts) % t->m.hosts;
-    return t->m.local[i] % t->m.lanes == t->local && ahead < hosts;
+    return t->m.local[i] % t->shape.size_min == t->local && ahead < hosts;
 }
 
 /* Those blocks, to or from `peer`, a message for each run of neighbours. */
@@ -66,7 +99,7 @@ static void blocks(algo_lanes *t, int peer, int first, int hosts, bool send)
 static void collect(algo_lanes *t)
 {
     int64_t n = t->b.call->count;
-    for (int l = t->local; l < t->size; l += t->m.lanes) {
+    for (int l = t->local; l < t->size; l += t->shape.size_min) {
         int i = algo_map_member(&t->m, t->host, l);
         algo_copy(&t->b, algo_at(t->me, SN_BUF_OUT, n * i), algo_at(i, SN_BUF_IN, 0), n);
     }
@@ -75,15 +108,15 @@ static void collect(algo_lanes *t)
 static void all_gather(algo_lanes *t)
 {
     int64_t n = t->b.call->count;
-    int hosts = t->m.hosts, lanes = t->m.lanes;
+    int hosts = t->m.hosts, lanes = t->shape.size_min;
     algo_enter(&t->b);
     if (t->local < lanes) {
         collect(t);
         for (int have = 1; have < hosts; have *= 2) {
             int more = SN_MIN(have, hosts - have), from = (t->host + have) % hosts;
             int to = (t->host - have + hosts) % hosts;
-            blocks(t, algo_lanes_peer(t, to), t->host, more, true);
-            blocks(t, algo_lanes_peer(t, from), from, more, false);
+            blocks(t, algo_map_member(&t->m, to, t->local), t->host, more, true);
+            blocks(t, algo_map_member(&t->m, from, t->local), from, more, false);
             algo_fence(&t->b);
         }
     }
@@ -101,34 +134,37 @@ static void all_gather(algo_lanes *t)
 static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena,
                           sn_sched *ret)
 {
+    if (c->op == SN_ALL_REDUCE)
+        return algo_lanes_schedule(g, c, me, arena, "recursive_doubling", &across, ret);
     algo_lanes t = algo_lanes_begin(g, c, me, arena);
-    if (c->op == SN_ALL_GATHER)
-        all_gather(&t);
-    else
-        algo_lanes_all_reduce(&t, across);
-    algo_lanes_end(&t, "recursive_doubling", ret);
+    all_gather(&t);
+    algo_build_end(&t.b, "recursive_doubling", 3, t.shape.size_max > 1, ret);
     return SN_OK;
 }
 
-static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
+static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, algo_counts *ret)
 {
-    double bytes = (double) algo_bytes(c), p = g->members, l = algo_host_size_max(g);
-    int hosts = algo_hosts(g);
-    if (c->op == SN_ALL_GATHER)
-        return algo_signal_ns(m, 3) + algo_copy_ns(m, (p - (p - l) / l) * bytes) +
-               algo_wire_ns(m, algo_log2_up(hosts), 1, (p - l) * bytes);
-    algo_fold f = algo_fold_of(hosts, 0);
-    int steps = algo_log2_up(f.power), folds = f.extra > 0;
-    return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, 3 * (steps + folds) * algo_lanes_part(g, c)) +
-           algo_wire_ns(m, steps + 2 * folds, 1, (steps + 2 * folds) * bytes);
+    double bytes = (double) algo_bytes(c), p = s->members, l = s->size_max;
+    if (c->op == SN_ALL_REDUCE) {
+        algo_lanes_count(s, g, c, m, &across, ret);
+        return;
+    }
+    double far = (p - s->size_min) * bytes, mine = far / s->size_min;
+    *ret = (algo_counts){.of = {[ALGO_CALL] = 1,
+                                [ALGO_SIGNAL] = l > 1 ? 3 : 0,
+                                [ALGO_COPY] = p * bytes - mine,
+                                [ALGO_LATENCY] = algo_log2_up(s->hosts),
+                                [ALGO_WIRE] = far,
+                                [ALGO_SOCKET] = 2 * mine}};
 }
 
 const sn_algo_row algo_doubling = {
     .name = "recursive_doubling",
-    .needs = "several hosts; sums in bf16: two hosts",
+    .needs = "several hosts",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_ALL_GATHER,
     .notes = true,
-    .fits = fits,
+    .fits = algo_lanes_fits,
     .schedule = schedule,
-    .cost_ns = cost_ns,
+    .count = count,
 };

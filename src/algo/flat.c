@@ -15,14 +15,32 @@
 /* Elements that go through a pair's scratch at a time: 32 KiB of f32 stays in the L1/L2. */
 #define SWAP_COUNT 8192
 
-static bool fits(const sn_algo_group *g, const sn_algo_call *c)
+static bool fits(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
 {
-    return algo_one_host(g);
+    return s->hosts == 1;
 }
 
 static bool small(const sn_algo_call *c)
 {
     return algo_bytes(c) <= SN_ALGO_NOTE_BYTES;
+}
+
+/* Does the call go through notes, in one round? gather does not: with it the root would copy all
+ * by itself. */
+static bool noted(const sn_algo_call *c, int members)
+{
+    switch (c->op) {
+    case SN_ALL_REDUCE:
+    case SN_ALL_GATHER:
+    case SN_BROADCAST:
+        return small(c);
+    case SN_SCATTER:
+        return algo_bytes(c) * members <= SN_ALGO_NOTE_BYTES;
+    case SN_BARRIER:
+        return true;
+    default:
+        return false;
+    }
 }
 
 /* The same place in every member's buffer. */
@@ -92,6 +110,34 @@ static void broadcast(algo_build *b)
     }
 }
 
+/* The root's OUT or IN is every member's to write or read its own block. */
+static void gather(algo_build *b)
+{
+    int root = b->call->root;
+    int64_t n = b->call->count;
+    algo_enter(b);
+    algo_copy(b, algo_at(root, SN_BUF_OUT, n * b->me), algo_at(b->me, SN_BUF_IN, 0), n);
+    algo_signal(b);
+    if (b->me == root)
+        algo_wait(b, SN_ALL, b->round);
+}
+
+static void scatter(algo_build *b)
+{
+    int root = b->call->root;
+    int64_t n = b->call->count, whole = n * b->members;
+    sn_buf from = noted(b->call, b->members) ? SN_BUF_NOTE : SN_BUF_IN;
+    if (from == SN_BUF_NOTE && b->me == root)
+        algo_copy(b, algo_at(root, SN_BUF_NOTE, 0), algo_at(root, SN_BUF_IN, 0), whole);
+    algo_enter(b);
+    algo_copy(b, algo_at(b->me, SN_BUF_OUT, 0), algo_at(root, from, n * b->me), n);
+    if (from == SN_BUF_IN) {
+        algo_signal(b);
+        if (b->me == root)
+            algo_wait(b, SN_ALL, b->round);
+    }
+}
+
 /* Exchange `count` elements at `at` of a's block b and b's block a; one of them does it. */
 static void swap(algo_build *b, int a, int c, int64_t at, int64_t count)
 {
@@ -127,44 +173,51 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
     static void (*const build[SN_COLL_OPS])(algo_build *) = {
         [SN_ALL_REDUCE] = all_reduce, [SN_REDUCE_SCATTER] = reduce_scatter,
         [SN_ALL_GATHER] = all_gather, [SN_BROADCAST] = broadcast,
-        [SN_ALL_TO_ALL] = all_to_all, [SN_BARRIER] = algo_enter,
+        [SN_ALL_TO_ALL] = all_to_all, [SN_GATHER] = gather,
+        [SN_SCATTER] = scatter,       [SN_BARRIER] = algo_enter,
     };
     algo_build b = algo_build_begin(g, c, me, arena);
-    bool notes =
-        c->op == SN_BARRIER || (small(c) && c->op != SN_REDUCE_SCATTER && c->op != SN_ALL_TO_ALL);
+    bool notes = noted(c, g->members);
     build[c->op](&b);
     algo_build_end(&b, "flat", notes ? 1 : 2, !notes && g->members > 1, ret);
     return SN_OK;
 }
 
-static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
+static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, algo_counts *ret)
 {
-    double bytes = (double) algo_bytes(c), p = g->members;
+    double bytes = (double) algo_bytes(c), p = s->members;
+    bool notes = noted(c, s->members);
+    *ret = (algo_counts){.of = {[ALGO_CALL] = 1, [ALGO_SIGNAL] = notes ? 1 : 2}};
     switch (c->op) {
     case SN_ALL_REDUCE:
-        if (small(c))
-            return algo_signal_ns(m, 1) + algo_reduce_ns(m, p * bytes);
-        return algo_signal_ns(m, 2) + algo_reduce_ns(m, 2 * bytes);
+        ret->of[ALGO_REDUCE] = notes ? (p + 1) * bytes : 2 * bytes;
+        return;
     case SN_REDUCE_SCATTER:
-        return algo_signal_ns(m, 2) + algo_reduce_ns(m, (p + 1) * bytes);
-    case SN_BROADCAST:
-        return algo_signal_ns(m, 2) + algo_copy_ns(m, bytes);
+        ret->of[ALGO_REDUCE] = (p + 1) * bytes;
+        return;
     case SN_ALL_GATHER:
     case SN_ALL_TO_ALL:
-        return algo_signal_ns(m, 2) + algo_copy_ns(m, p * bytes);
+        ret->of[ALGO_COPY] = p * bytes;
+        return;
+    case SN_BROADCAST:
+    case SN_GATHER:
+    case SN_SCATTER:
+        ret->of[ALGO_COPY] = bytes;
+        return;
     case SN_BARRIER:
     case SN_COLL_OPS:
         break;
     }
-    return algo_signal_ns(m, 1);
 }
 
 const sn_algo_row algo_flat = {
     .name = "flat",
     .needs = "one host",
     .ops = (1u << SN_COLL_OPS) - 1,
+    .ordered = 1u << SN_ALL_REDUCE | 1u << SN_REDUCE_SCATTER,
     .notes = true,
     .fits = fits,
     .schedule = schedule,
-    .cost_ns = cost_ns,
+    .count = count,
 };

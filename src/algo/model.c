@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * model — what the cost functions need to know, read from the topology. */
-#include "algo/build.h"
+#include "algo/cost.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Where there is no topology: a current x86 core, and TCP between hosts. Only the choice depends on
  * them, never a result. */
@@ -13,10 +14,11 @@ static const sn_algo_model fallback = {.signal_ns = 250,
                                        .net_latency_ns = 8000,
                                        .net_bytes_per_s = 2e9,
                                        .net_message_ns = 1500,
+                                       .net_member_bytes_per_s = 8e9,
                                        .members_per_core = 1};
 
 typedef struct slowest {
-    bool any;
+    bool any, sockets; /* sockets: the kernel copies what passes */
     double latency_ns, bytes_per_s;
 } slowest;
 
@@ -27,6 +29,10 @@ static void consider(slowest *s, const sn_topo *topo, int a, int b)
         return;
     s->latency_ns = s->any ? SN_MAX(s->latency_ns, path.latency_ns) : path.latency_ns;
     s->bytes_per_s = s->any ? SN_MIN(s->bytes_per_s, path.bytes_per_s) : path.bytes_per_s;
+    for (int i = 0; i < path.links; i++) {
+        const char *kind = topo->link[path.link[i]].kind;
+        s->sockets = s->sockets || strcmp(kind, "tcp") == 0 || strcmp(kind, "ethernet") == 0;
+    }
     s->any = true;
 }
 
@@ -82,7 +88,16 @@ sn_algo_model sn_algo_model_from(const sn_topo *topo, const int *card, int membe
     if (across.any) {
         m.net_latency_ns = across.latency_ns;
         m.net_bytes_per_s = across.bytes_per_s;
+        m.net_member_bytes_per_s = across.sockets ? m.copy_bytes_per_s : 0;
     }
     m.members_per_core = sharing(topo, card, members);
+    return m;
+}
+
+sn_algo_model sn_algo_model_for(const sn_algo_model *fitted, const sn_topo *topo, const int *card,
+                                int members)
+{
+    sn_algo_model m = *fitted;
+    m.members_per_core = sn_algo_model_from(topo, card, members).members_per_core;
     return m;
 }

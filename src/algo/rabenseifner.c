@@ -11,11 +11,6 @@
  * Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004. */
 #include "algo/lanes.h"
 
-static bool fits(const sn_algo_group *g, const sn_algo_call *c)
-{
-    return algo_lanes_fits(g, c);
-}
-
 /* Chunks [first, first + n) of the part cut into `power`. */
 static algo_range chunks(int64_t count, int power, int first, int n)
 {
@@ -23,73 +18,115 @@ static algo_range chunks(int64_t count, int power, int first, int n)
     return (algo_range){.at = a.at, .count = b.at + b.count - a.at};
 }
 
-static sn_place part_at(sn_place part, algo_range r)
+/* Stages: in, halvings, joins, out; in and out only where hosts are folded. */
+typedef struct place {
+    algo_fold f;
+    int half; /* of a halving: how many chunks are kept, 0: none */
+    int have; /* of a join: how many chunks each has, 0: none */
+    bool in, out;
+} place;
+
+static place find(const algo_part *p, int stage)
 {
-    part.at += r.at;
-    return part;
+    place at = {.f = algo_fold_of(p->t->m.hosts, p->t->host)};
+    int steps = algo_log2_up(at.f.power), step = stage - (at.f.extra > 0);
+    at.in = step < 0;
+    at.out = step == 2 * steps;
+    if (!at.in && step < steps)
+        at.half = at.f.power >> (step + 1);
+    else if (!at.in && !at.out)
+        at.have = 1 << (step - steps);
+    return at;
 }
 
-static void halve(algo_lanes *t, const algo_fold *f, sn_place part, int64_t count)
+static int64_t came(const algo_lanes *t, int64_t count)
 {
-    for (int half = f->power / 2; half > 0; half /= 2) {
-        int h = algo_fold_host(f, f->index ^ half), peer = algo_lanes_peer(t, h);
-        algo_range keep = chunks(count, f->power, f->index & ~(half - 1), half);
-        algo_range give = chunks(count, f->power, (f->index ^ half) & ~(half - 1), half);
-        algo_send(&t->b, peer, part_at(part, give), give.count);
-        algo_recv(&t->b, peer, algo_at(t->me, SN_BUF_TMP, 0), keep.count);
-        algo_fence(&t->b);
-        algo_lanes_add(t, h, part_at(part, keep), keep.count, half == 1);
-    }
+    return count; /* folded in, whole; halves else */
 }
 
-static void join(algo_lanes *t, const algo_fold *f, sn_place part, int64_t count)
+static void halve(const algo_part *p, const place *at)
 {
-    for (int have = 1; have < f->power; have *= 2) {
-        int peer = algo_lanes_peer(t, algo_fold_host(f, f->index ^ have));
-        algo_range mine = chunks(count, f->power, f->index & ~(have - 1), have);
-        algo_range other = chunks(count, f->power, (f->index ^ have) & ~(have - 1), have);
-        algo_send(&t->b, peer, part_at(part, mine), mine.count);
-        algo_recv(&t->b, peer, part_at(part, other), other.count);
-        algo_fence(&t->b);
-    }
+    const algo_fold *f = &at->f;
+    int half = at->half, h = algo_fold_host(f, f->index ^ half);
+    algo_range keep = chunks(p->count, f->power, f->index & ~(half - 1), half);
+    algo_range give = chunks(p->count, f->power, (f->index ^ half) & ~(half - 1), half);
+    algo_part_send(p, h, algo_part_sum(p, give.at), give.count);
+    algo_part_recv(p, h, algo_part_came(p, 0), keep.count);
 }
 
-static void across(algo_lanes *t, sn_place part, int64_t count)
+static void join(const algo_part *p, const place *at)
 {
-    algo_fold f = algo_fold_of(t->m.hosts, t->host);
-    algo_fold_in(t, &f, part, count);
-    if (f.index >= 0) {
-        halve(t, &f, part, count);
-        join(t, &f, part, count);
-    }
-    algo_fold_out(t, &f, part, count);
+    const algo_fold *f = &at->f;
+    int have = at->have, h = algo_fold_host(f, f->index ^ have);
+    algo_range mine = chunks(p->count, f->power, f->index & ~(have - 1), have);
+    algo_range other = chunks(p->count, f->power, (f->index ^ have) & ~(have - 1), have);
+    algo_part_send(p, h, algo_part_result(p, mine.at), mine.count);
+    algo_part_recv(p, h, algo_part_result(p, other.at), other.count);
 }
+
+static void post(const algo_part *p, int stage)
+{
+    place at = find(p, stage);
+    if (at.in)
+        algo_fold_in_post(p, &at.f);
+    else if (at.out)
+        algo_fold_out_post(p, &at.f);
+    else if (at.f.index >= 0 && at.half > 0)
+        halve(p, &at);
+    else if (at.f.index >= 0)
+        join(p, &at);
+}
+
+static void work(const algo_part *p, int stage)
+{
+    place at = find(p, stage);
+    const algo_fold *f = &at.f;
+    if (at.in)
+        algo_fold_in_work(p, f);
+    if (f->index < 0 || at.half == 0)
+        return;
+    algo_range keep = chunks(p->count, f->power, f->index & ~(at.half - 1), at.half);
+    algo_part_sum_came(p, algo_fold_host(f, f->index ^ at.half), keep.at, keep.count, at.half == 1);
+}
+
+static algo_flow flow(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
+{
+    algo_fold fold = algo_fold_of(s->hosts, 0);
+    int steps = algo_log2_up(fold.power), folds = fold.extra > 0;
+    double cut = (fold.power - 1) / (double) fold.power, wide = algo_lanes_widened(c);
+    double sent = (cut + folds) * (wide + 1) * (double) algo_bytes(c);
+    algo_flow f = algo_lanes_flow(s, c);
+    f.stages = 2 * steps + 2 * folds;
+    f.adding = steps + folds;
+    f.works = true;
+    f.posts = 2 * s->most_lanes;
+    f.messages = f.stages * (s->most_lanes - 1);
+    algo_lanes_sent(&f, s, c, sent, sent);
+    algo_flow_both(&f, ALGO_REDUCE, 3 * wide * (cut + folds) * algo_lanes_slice(s, c));
+    return f;
+}
+
+static const algo_across across = {
+    .flow = flow, .came = came, .enter = algo_part_sum_all, .post = post, .work = work};
 
 static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me, sn_arena *arena,
                           sn_sched *ret)
 {
-    algo_lanes t = algo_lanes_begin(g, c, me, arena);
-    algo_lanes_all_reduce(&t, across);
-    algo_lanes_end(&t, "rabenseifner", ret);
-    return SN_OK;
+    return algo_lanes_schedule(g, c, me, arena, "rabenseifner", &across, ret);
 }
 
-static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
+static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, algo_counts *ret)
 {
-    double bytes = (double) algo_bytes(c);
-    algo_fold f = algo_fold_of(algo_hosts(g), 0);
-    double cut = (f.power - 1) / (double) f.power, folds = f.extra > 0;
-    int steps = 2 * algo_log2_up(f.power) + (f.extra > 0 ? 2 : 0);
-    return algo_lanes_ns(g, c, m) + algo_reduce_ns(m, 3 * (cut + folds) * algo_lanes_part(g, c)) +
-           algo_wire_ns(m, steps, 1, 2 * (cut + folds) * bytes);
+    algo_lanes_count(s, g, c, m, &across, ret);
 }
 
 const sn_algo_row algo_rabenseifner = {
     .name = "rabenseifner",
-    .needs = "several hosts; sums in bf16: two hosts",
+    .needs = "several hosts",
     .ops = 1u << SN_ALL_REDUCE,
     .notes = true,
-    .fits = fits,
+    .fits = algo_lanes_fits,
     .schedule = schedule,
-    .cost_ns = cost_ns,
+    .count = count,
 };

@@ -1,25 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torus — rings along each dimension of a mesh of members, one dimension after the other.
+ * torus — rings along each dimension of a mesh.
  *
- *   all_reduce on a × b:   reduce-scatter in my row of b, then in my column of a the piece that I
- *                          own, then the gathers backwards: column, row
+ *   all_reduce   between hosts, each lane by itself (lanes.h). The vector is cut into a part a
+ *                dimension, and each starts with another one, so that the links of all dimensions
+ *                are used at the same time:
  *
- *      row     m0 ─▶ m1 ─▶ m2 ─▶        2(a-1) + 2(b-1) hops instead of a ring's 2(ab-1), and the
- *              m3 ─▶ m4 ─▶ m5 ─▶        same 2(p-1)/p of the vector; hops are to mesh neighbours
+ *        part 0     along rows, then columns; results back along columns, then rows
+ *        part 1     along columns, then rows; results back along rows, then columns
+ *
+ *                2 Σ(d-1) hops instead of a ring's 2(h-1), and the same 2(h-1)/h of the vector
+ *
+ *   all_gather, reduce_scatter   between members, one dimension after the other
  *
  * The mesh is the group's `dim`, the last one running fastest. Where the group says none: hosts ×
  * members of a host when the group lists its hosts one after the other, all alike; else the
- * squarest a × b. all_gather goes from the last dimension to the first and reduce_scatter back, so
- * that what is passed on is always one piece.
+ * squarest a × b. all_reduce needs a mesh of hosts: where each host is a block of the innermost
+ * dimensions it is the outer ones, else the squarest a × b of hosts.
  *
- * Neighbours on a host read each other's OUT, as in ring.c, whose rules hold here: bf16 sums are
- * refused, and reduce_scatter where two members share a host.
- *
- * Why nobody overwrites what a neighbour still reads: in a gather a member's chunk comes to it only
- * after its sum has gone round the ring through that neighbour. Inner dimensions work inside the
- * piece that the outer one left to me and touch no other. */
-#include "algo/build.h"
+ * all_gather goes from the last dimension to the first and reduce_scatter back, so that what is
+ * passed on is always one piece. Neighbours on a host read each other's OUT in all_gather; partial
+ * sums have no shared place, so reduce_scatter needs a host for each member. */
+#include "algo/lanes.h"
 
 #include <string.h>
 
@@ -38,35 +40,37 @@ typedef struct torus {
 
 /* ---- the mesh ---- */
 
-/* Are members host by host, as many on each? How many, or 0. */
-static int per_host(const sn_algo_group *g)
+static mesh squarest(int n)
 {
-    int l = algo_host_size_max(g);
-    for (int i = 0; i < g->members; i++)
-        if (g->host[i] != g->host[i - i % l])
-            return 0;
-    return g->members % l == 0 && algo_hosts(g) == g->members / l ? l : 0;
+    int inner = 1;
+    for (int k = 2; k * k <= n; k++)
+        inner = n % k == 0 ? k : inner;
+    return (mesh){.dims = 2, .dim = {n / inner, inner}};
+}
+
+/* Are members host by host, as many on each? How many, or 0. */
+static int per_host(const algo_shape *s)
+{
+    return s->contiguous && s->size_min == s->size_max ? s->size_min : 0;
 }
 
 /* Hosts × members of a host, else the squarest. */
-static void find_mesh(const sn_algo_group *g, mesh *ret)
+static void find_mesh(const algo_shape *s, mesh *ret)
 {
-    int inner = per_host(g);
-    if (inner <= 1 || inner == g->members) {
-        inner = 1;
-        for (int k = 2; k * k <= g->members; k++)
-            inner = g->members % k == 0 ? k : inner;
-    }
-    *ret = (mesh){.dims = 2, .dim = {g->members / inner, inner}};
+    int inner = per_host(s);
+    if (inner <= 1 || inner == s->members)
+        *ret = squarest(s->members);
+    else
+        *ret = (mesh){.dims = 2, .dim = {s->hosts, inner}};
 }
 
 /* False: the members are no mesh, or a mere ring. */
-static bool mesh_of(const sn_algo_group *g, mesh *ret)
+static bool mesh_of(const algo_shape *s, const sn_algo_group *g, mesh *ret)
 {
     int64_t product = 1;
     int longer = 0;
     if (g->dim == NULL) {
-        find_mesh(g, ret);
+        find_mesh(s, ret);
     } else {
         if (g->dims < 1 || g->dims > DIMS_MAX)
             return false;
@@ -102,13 +106,170 @@ static int neighbour(const mesh *m, int member, int d, int by)
     return member + ((x + by + n) % n - x) * step;
 }
 
-static bool fits(const sn_algo_group *g, const sn_algo_call *c)
+/* Of the hosts: the outer dimensions when the inner ones are inside hosts. */
+static mesh mesh_of_hosts(const algo_shape *s, const sn_algo_group *g)
 {
     mesh m;
-    if (!mesh_of(g, &m) || algo_rounds(c))
-        return false;
-    return c->op != SN_REDUCE_SCATTER || algo_one_member_hosts(g);
+    if (!mesh_of(s, g, &m) || per_host(s) == 0)
+        return squarest(s->hosts);
+    int inner = 1;
+    while (m.dims > 0 && inner < s->size_min)
+        inner *= m.dim[--m.dims];
+    return inner == s->size_min ? m : squarest(s->hosts);
 }
+
+static bool fits(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
+{
+    mesh m;
+    return mesh_of(s, g, &m) && (c->op != SN_REDUCE_SCATTER || s->size_max == 1);
+}
+
+/* ---- all_reduce ---- */
+
+typedef struct plan {
+    mesh m;                    /* of hosts */
+    int turns, turn[DIMS_MAX]; /* the dimensions longer than 1 */
+} plan;
+
+/* A ring under way: in the turn `i` of a part, its hop k; what it is about; when it ends. */
+typedef struct lap {
+    int dim, length, at; /* my place in it */
+    int hop;
+    algo_range whole;
+    bool first, last; /* of the part's sums */
+} lap;
+
+static plan plan_of(const algo_shape *s, const sn_algo_group *g)
+{
+    plan x = {.m = mesh_of_hosts(s, g)};
+    for (int d = 0; d < x.m.dims; d++)
+        if (x.m.dim[d] > 1)
+            x.turn[x.turns++] = d;
+    return x;
+}
+
+static const void *make_plan(algo_lanes *t)
+{
+    plan *x = SN_NEW(t->b.arena, plan);
+    *x = plan_of(&t->shape, t->b.group);
+    return x;
+}
+
+static int hops_of(const plan *x)
+{
+    int hops = 0;
+    for (int i = 0; i < x->turns; i++)
+        hops += x->m.dim[x->turn[i]] - 1;
+    return hops;
+}
+
+static algo_range ring_chunk(const lap *l, int i)
+{
+    return algo_slice_of(l->whole, l->length, ((i % l->length) + l->length) % l->length);
+}
+
+/* The k-th hop of part j's sums. The results go the same way back: `back` counts from the end. */
+static lap find_lap(const algo_part *p, int j, int k)
+{
+    const plan *x = p->t->plan;
+    lap l = {.whole = algo_slice(p->count, x->turns, j), .hop = k};
+    for (int i = 0;; i++) {
+        l.dim = x->turn[(j + i) % x->turns];
+        l.length = x->m.dim[l.dim];
+        l.at = coordinate(&x->m, p->t->host, l.dim);
+        l.first = i == 0;
+        l.last = i == x->turns - 1;
+        if (l.hop < l.length - 1)
+            return l;
+        l.hop -= l.length - 1;
+        l.whole = ring_chunk(&l, l.at + 1);
+    }
+}
+
+static int64_t came(const algo_lanes *t, int64_t count)
+{
+    const plan *x = t->plan;
+    return x->turns > 0 ? x->turns * algo_slice(count, x->turns, 0).count : 0;
+}
+
+/* Every part's first chunk; all where nothing is to be passed on. */
+static void enter(const algo_part *p)
+{
+    const plan *x = p->t->plan;
+    int srcs;
+    for (int j = 0; j < x->turns; j++) {
+        lap l = find_lap(p, j, 0);
+        algo_range r = ring_chunk(&l, l.at);
+        algo_part_sum_inputs(p, r.at, r.count);
+    }
+    if (x->turns > 0)
+        return;
+    algo_part_begin(p, &srcs);
+    algo_part_add_inputs(p, &srcs, 0);
+    algo_part_end(p, srcs, 0, p->count, true);
+}
+
+static sn_place came_to(const algo_part *p, int j)
+{
+    const plan *x = p->t->plan;
+    return algo_part_came(p, j * algo_slice(p->count, x->turns, 0).count);
+}
+
+static void post(const algo_part *p, int stage)
+{
+    const plan *x = p->t->plan;
+    int hops = hops_of(x);
+    for (int j = 0; j < x->turns; j++) {
+        bool adds = stage < hops;
+        lap l = find_lap(p, j, adds ? stage : 2 * hops - 1 - stage);
+        int k = adds ? l.hop : l.length - 3 - l.hop; /* results: chunk at + 1 first, k from -1 */
+        algo_range give = ring_chunk(&l, l.at - k), get = ring_chunk(&l, l.at - k - 1);
+        algo_part_send(p, neighbour(&x->m, p->t->host, l.dim, 1),
+                       adds ? algo_part_sum(p, give.at) : algo_part_result(p, give.at), give.count);
+        algo_part_recv(p, neighbour(&x->m, p->t->host, l.dim, -1),
+                       adds ? came_to(p, j) : algo_part_result(p, get.at), get.count);
+    }
+}
+
+static void work(const algo_part *p, int stage)
+{
+    const plan *x = p->t->plan;
+    int srcs;
+    for (int j = 0; j < x->turns && stage < hops_of(x); j++) {
+        lap l = find_lap(p, j, stage);
+        algo_range r = ring_chunk(&l, l.at - l.hop - 1);
+        algo_part_begin(p, &srcs);
+        algo_part_add(p, &srcs, came_to(p, j));
+        if (l.first)
+            algo_part_add_inputs(p, &srcs, r.at);
+        else
+            algo_part_add(p, &srcs, algo_part_sum(p, r.at));
+        algo_part_end(p, srcs, r.at, r.count, l.last && l.hop == l.length - 2);
+    }
+}
+
+/* Where the group says what it is wired like, each dimension has its own links. */
+static algo_flow flow(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c)
+{
+    plan x = plan_of(s, g);
+    double h = s->hosts, wide = algo_lanes_widened(c);
+    double sent = (h - 1) / h * (wide + 1) * (double) algo_bytes(c);
+    double links = g->dim != NULL && x.turns > 0 ? x.turns : 1;
+    algo_flow f = algo_lanes_flow(s, c);
+    f.stages = 2 * hops_of(&x);
+    f.adding = hops_of(&x);
+    f.works = true;
+    f.posts = 2 * x.turns * s->most_lanes;
+    f.messages = f.stages * (x.turns * s->most_lanes - 1.0);
+    algo_lanes_sent(&f, s, c, sent, sent);
+    f.path.of[ALGO_WIRE] /= links;
+    f.steady.of[ALGO_WIRE] /= links;
+    algo_flow_both(&f, ALGO_REDUCE, (h - 1) / h * 2 * wide * algo_lanes_slice(s, c));
+    return f;
+}
+
+static const algo_across across = {
+    .flow = flow, .plan = make_plan, .came = came, .enter = enter, .post = post, .work = work};
 
 /* ---- one ring ---- */
 
@@ -144,73 +305,7 @@ static sn_place pass(torus *t, sn_place mine, int64_t gives, sn_place theirs, sn
     return t->left_here ? theirs : into;
 }
 
-static algo_range chunk(const torus *t, algo_range whole, int i)
-{
-    algo_range r = algo_slice(whole.count, t->p, around(t, i));
-    r.at += whole.at;
-    return r;
-}
-
-/* Sums over the ring's members, chunk me+1 complete at me. First of all rings: from IN. */
-static void scatter_ring(torus *t, algo_range whole, bool first, bool last)
-{
-    int me = t->b.me;
-    for (int k = 0; k < t->p - 1; k++) {
-        sn_buf from = first && k == 0 ? SN_BUF_IN : SN_BUF_OUT;
-        algo_range s = chunk(t, whole, t->me - k), r = chunk(t, whole, t->me - k - 1);
-        sn_place got = pass(t, algo_at(me, from, s.at), s.count, algo_at(t->left, from, r.at),
-                            algo_at(me, SN_BUF_TMP, 0), r.count);
-        sn_place src[2] = {got, algo_at(me, first ? SN_BUF_IN : SN_BUF_OUT, r.at)};
-        sn_place out = algo_at(me, SN_BUF_OUT, r.at);
-        algo_reduce(&t->b, &out, 1, src, 2, r.count, last && k == t->p - 2);
-        algo_signal(&t->b);
-    }
-}
-
-static void gather_ring(torus *t, algo_range whole)
-{
-    int me = t->b.me;
-    for (int k = 0; k < t->p - 1; k++) {
-        algo_range s = chunk(t, whole, t->me + 1 - k), r = chunk(t, whole, t->me - k);
-        sn_place out = algo_at(me, SN_BUF_OUT, r.at);
-        sn_place got = pass(t, algo_at(me, SN_BUF_OUT, s.at), s.count,
-                            algo_at(t->left, SN_BUF_OUT, r.at), out, r.count);
-        algo_copy(&t->b, out, got, r.count);
-        algo_signal(&t->b);
-    }
-}
-
 /* ---- the operations ---- */
-
-/* all_reduce starts with the last dimension, the nearest; where the sums are complete. */
-static int completing(const torus *t)
-{
-    int d = 0;
-    while (t->m.dim[d] == 1)
-        d++;
-    return d;
-}
-
-static void all_reduce(torus *t)
-{
-    algo_range whole[DIMS_MAX + 1];
-    bool first = true;
-    whole[t->m.dims] = (algo_range){.count = t->b.call->count};
-    algo_enter(&t->b);
-    for (int d = t->m.dims - 1; d >= 0; d--) {
-        turn(t, d);
-        whole[d] = whole[d + 1];
-        if (t->p == 1)
-            continue;
-        scatter_ring(t, whole[d + 1], first, d == completing(t));
-        whole[d] = chunk(t, whole[d + 1], t->me + 1);
-        first = false;
-    }
-    for (int d = 0; d < t->m.dims; d++) {
-        turn(t, d);
-        gather_ring(t, whole[d + 1]);
-    }
-}
 
 static void all_gather(torus *t)
 {
@@ -235,11 +330,13 @@ static void all_gather(torus *t)
 }
 
 /* My row's sum of what is at `own`, cut into chunks of `each`: chunk me, to `dst`. Sums under way
- * are at `sum`, what comes in at the start of my scratch. */
+ * are at `sum`, what comes in at the start of my scratch. Where `own` is the input it is sent as it
+ * is. */
 static void sum_along(torus *t, sn_place own, sn_place sum, sn_place dst, int64_t each, bool last)
 {
     for (int k = 0; k < t->p - 1; k++) {
-        sn_place mine = own, theirs = own, in = algo_at(t->b.me, SN_BUF_TMP, 0);
+        sn_buf came = k > 0 || own.buf == SN_BUF_WIDE ? sum.buf : SN_BUF_TMP;
+        sn_place mine = own, theirs = own, in = algo_at(t->b.me, came, 0);
         mine.at += each * around(t, t->me - 1);
         theirs.at += each * around(t, t->me - 2 - k);
         pass(t, k > 0 ? sum : mine, each, in, in, each);
@@ -257,15 +354,15 @@ static void reduce_scatter(torus *t)
     for (int d = 0; d < t->m.dims; d++)
         if (t->m.dim[d] > 1)
             room = SN_MAX(room, n * stride(&t->m, d));
+    sn_buf sums = algo_wide(t->b.call) ? SN_BUF_WIDE : SN_BUF_TMP;
     sn_place own = algo_at(me, SN_BUF_IN, 0);
     algo_enter(&t->b);
     for (int d = 0, odd = 0; d <= last; d++) { /* results go to two places in turn */
         turn(t, d);
         if (t->p == 1)
             continue;
-        sn_place dst =
-            d == last ? algo_at(me, SN_BUF_OUT, 0) : algo_at(me, SN_BUF_TMP, room * (2 + odd));
-        sum_along(t, own, algo_at(me, SN_BUF_TMP, room), dst, n * stride(&t->m, d), d == last);
+        sn_place dst = d == last ? algo_at(me, SN_BUF_OUT, 0) : algo_at(me, sums, room * (2 + odd));
+        sum_along(t, own, algo_at(me, sums, room), dst, n * stride(&t->m, d), d == last);
         own = dst;
         odd = !odd;
     }
@@ -285,63 +382,68 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
                           sn_sched *ret)
 {
     torus t = {.b = algo_build_begin(g, c, me, arena)};
-    if (!mesh_of(g, &t.m))
+    algo_shape shape = algo_shape_of(g);
+    if (!mesh_of(&shape, g, &t.m))
         return sn_fail(SN_ENOTSUP, "%d members are no mesh of two dimensions or more", g->members);
     if (c->op == SN_ALL_REDUCE)
-        all_reduce(&t);
-    else if (c->op == SN_ALL_GATHER)
+        return algo_lanes_schedule(g, c, me, arena, "torus", &across, ret);
+    if (c->op == SN_ALL_GATHER)
         all_gather(&t);
     else
         reduce_scatter(&t);
     leave(&t);
-    algo_build_end(&t.b, "torus", t.b.round, !algo_one_member_hosts(g), ret);
+    algo_build_end(&t.b, "torus", t.b.round, shape.size_max > 1, ret);
     return SN_OK;
 }
 
 /* ---- time ---- */
 
-/* The hops along dimension d: which leave the host, and how many of one host do at once. */
-static algo_hop hop_along(const sn_algo_group *g, const mesh *m, int d)
+/* The hops along dimension d: how many members of one host leave it at once. */
+static int leaving(const algo_shape *s, const mesh *m, int d, bool *ret_here)
 {
-    algo_hop hop = {0};
-    for (int i = 0; i < g->members; i++) {
-        int n = 0;
-        for (int k = 0; k < g->members; k++)
-            n += g->host[k] == g->host[i] && g->host[neighbour(m, k, d, 1)] != g->host[k];
-        hop.out = SN_MAX(hop.out, n);
-        hop.here = hop.here || g->host[neighbour(m, i, d, 1)] == g->host[i];
-    }
-    return hop;
+    int inner = stride(m, d), l = s->size_max;
+    *ret_here = s->size_max > 1;
+    if (s->size_max == 1 || per_host(s) == 0)
+        return l;
+    if (inner * m->dim[d] <= l)
+        return 0; /* the whole ring is inside a host */
+    *ret_here = inner < l;
+    return SN_MIN(inner, l);
 }
 
-static double cost_ns(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m)
+static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
+                  const sn_algo_model *m, algo_counts *ret)
 {
     mesh shape = {0};
-    double bytes = (double) algo_bytes(c), ns = algo_signal_ns(m, 1);
-    SN_ASSERT(mesh_of(g, &shape)); /* it fits */
-    if (c->op == SN_ALL_GATHER)
-        ns += algo_copy_ns(m, bytes);
-    for (int d = shape.dims - 1; d >= 0; d--) {
-        double n = shape.dim[d], hops = n - 1;
-        algo_hop hop = hop_along(g, &shape, d);
-        if (c->op != SN_ALL_REDUCE) {
-            double moved = hops * bytes * stride(&shape, d);
-            ns += algo_hops_ns(m, hop, (int) hops, moved, c->op == SN_REDUCE_SCATTER);
-            continue;
-        }
-        double moved = hops / n * bytes;
-        ns += algo_hops_ns(m, hop, (int) hops, moved, true);
-        ns += algo_hops_ns(m, hop, (int) hops, moved, false);
-        bytes /= n; /* what this dimension leaves to the next */
+    double bytes = (double) algo_bytes(c);
+    bool sums = c->op == SN_REDUCE_SCATTER;
+    double wide = algo_wide(c) ? 4.0 / (double) sn_dtype_bytes(c->dtype) : 1;
+    if (c->op == SN_ALL_REDUCE) {
+        algo_lanes_count(s, g, c, m, &across, ret);
+        return;
     }
-    return ns;
+    SN_ASSERT(mesh_of(s, g, &shape)); /* it fits */
+    *ret = (algo_counts){.of = {[ALGO_CALL] = 1, [ALGO_SIGNAL] = 1}};
+    if (!sums)
+        ret->of[ALGO_COPY] += bytes;
+    for (int d = shape.dims - 1; d >= 0; d--) {
+        double hops = shape.dim[d] - 1, moved = hops * bytes * stride(&shape, d);
+        bool here;
+        int out = leaving(s, &shape, d, &here);
+        ret->of[ALGO_LATENCY] += out > 0 ? hops : 0;
+        ret->of[ALGO_WIRE] += out * wide * moved;
+        ret->of[ALGO_SOCKET] += out > 0 ? 2 * wide * moved : 0;
+        ret->of[ALGO_SIGNAL] += here ? hops : 0;
+        ret->of[ALGO_COPY] += here && !sums ? moved : 0;
+        ret->of[ALGO_REDUCE] += sums ? 3 * wide * moved : 0;
+    }
 }
 
 const sn_algo_row algo_torus = {
     .name = "torus",
-    .needs = "members that factor; no sums in bf16; reduce_scatter: a host each",
+    .needs = "members that factor; reduce_scatter: a host each",
     .ops = 1u << SN_ALL_REDUCE | 1u << SN_REDUCE_SCATTER | 1u << SN_ALL_GATHER,
     .fits = fits,
     .schedule = schedule,
-    .cost_ns = cost_ns,
+    .count = count,
 };

@@ -7,22 +7,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGE_DEFAULT (UINT64_C(4) << 20)
+#define STAGE_DEFAULT (UINT64_C(6) << 20)
 #define SLACK 65536 /* what alignment of the caller's allocations may take */
-#define TEXT 480
 
 /* Bytes of my part that are not the caller's; the layout of coll_private.h. */
 static uint64_t reserve_bytes(const sn_coll *c)
 {
     return (uint64_t) c->locals * sizeof(coll_ring) + COLL_BLOCKS * sizeof(coll_block) +
-           (uint64_t) c->regions * COLL_REGION;
+           COLL_REGIONS * COLL_REGION + (uint64_t) c->units * COLL_STAGE_MIN;
 }
 
 static void lay_out(sn_coll *c, unsigned char *reserve)
 {
     c->ring = (coll_ring *) reserve;
     c->blocks = (coll_block *) (c->ring + c->locals);
-    c->stage = (unsigned char *) (c->blocks + COLL_BLOCKS);
+    c->mail_regions = (unsigned char *) (c->blocks + COLL_BLOCKS);
+    c->pool = c->mail_regions + COLL_REGIONS * COLL_REGION;
 }
 
 static void find_locals(sn_coll *c, int *members)
@@ -38,7 +38,7 @@ static void find_locals(sn_coll *c, int *members)
 static void pool_init(sn_coll *c)
 {
     c->req = sn_alloc(COLL_P2P_REQS * sizeof(sn_coll_req));
-    c->req_text = sn_alloc(COLL_P2P_REQS * TEXT);
+    c->req_text = sn_alloc(COLL_P2P_REQS * COLL_TEXT);
     for (int i = COLL_P2P_REQS - 1; i >= 0; i--) {
         c->req[i].next = c->free;
         c->free = &c->req[i];
@@ -74,17 +74,24 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     sn_coll *c = sn_alloc(sizeof(*c));
     c->net = net;
     c->topo = opts->topo;
+    c->model = opts->model;
+    c->urgent = INT_MIN;
     c->recorder = opts->recorder;
     c->kernels = sn_fold_kernels();
     c->rank = sn_net_rank(net);
     c->world = sn_net_world(net);
-    c->next_group = 1;
-    c->regions = SN_MAX(COLL_P2P_REGIONS + 1, (int) (stage / COLL_REGION));
-    c->region_used = sn_alloc((size_t) c->regions * sizeof(bool));
+    c->next_port = 1;
+    c->units = COLL_BLOCKS + (int) (stage / COLL_STAGE_MIN);
+    c->units_free = c->units;
+    c->unit_used = sn_alloc((size_t) c->units * sizeof(bool));
     c->local_of = sn_alloc((size_t) c->world * sizeof(int));
     pool_init(c);
     coll_record_open(c);
-    sn_status status = open_segment(c, opts);
+    sn_status status = opts->threads ? coll_threads_open(c) : SN_OK;
+    if (status == SN_OK)
+        status = open_segment(c, opts);
+    if (status == SN_OK)
+        status = coll_news_open(c);
     if (status < 0) {
         sn_coll_close(c);
         return sn_fail_in(status, "rank %d: open the collectives", sn_net_rank(net));
@@ -93,15 +100,30 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     return SN_OK;
 }
 
+/* Whoever waits for me learns that I have left. */
+static void say_closed(sn_coll *c)
+{
+    if (c->bell == NULL)
+        return;
+    __atomic_store_n(&c->bell->closed, 1, __ATOMIC_SEQ_CST);
+    for (int i = 0; i < c->locals; i++)
+        coll_ring_bell(sn_gmem_head(c->seg, i));
+}
+
 void sn_coll_close(sn_coll *c)
 {
     if (c == NULL)
         return;
+    say_closed(c);
+    coll_news_close(c);
     coll_groups_sweep(c, true);
     for (int i = 0; i < c->orphans; i++)
         sn_net_cancel(c->net, c->orphan[i]);
+    for (int i = 0; i < c->uses; i++)
+        free(c->use[i].base);
     sn_gmem_free(c->seg);
-    free(c->region_used);
+    coll_threads_close(c);
+    free(c->unit_used);
     free(c->local_of);
     free(c->req_text);
     free(c->req);
@@ -110,32 +132,36 @@ void sn_coll_close(sn_coll *c)
 
 sn_status sn_coll_alloc(sn_coll *c, uint64_t bytes, void **ret)
 {
-    return sn_gmem_alloc(c->seg, bytes, ret);
+    coll_lock(c);
+    sn_status status = sn_gmem_alloc(c->seg, bytes, ret);
+    coll_unlock(c);
+    return status;
+}
+
+sn_status sn_coll_use(sn_coll *c, const sn_segment *segment)
+{
+    if (c->uses == COLL_USES)
+        return sn_fail(SN_EFIT, "rank %d: the collectives know %d more segments already", c->rank,
+                       COLL_USES);
+    coll_use u = {.seg = segment, .base = sn_alloc((size_t) c->locals * sizeof(void *))};
+    for (int i = 0; i < sn_gmem_members(segment); i++) {
+        int local = c->local_of[sn_gmem_rank(segment, i)];
+        if (local >= 0)
+            u.base[local] = sn_gmem_base(segment, i);
+    }
+    coll_lock(c);
+    c->use[c->uses++] = u;
+    coll_unlock(c);
+    return SN_OK;
 }
 
 sn_coll_stats sn_coll_stats_get(const sn_coll *c)
 {
-    return c->stats;
-}
-
-/* ---- stage regions ---- */
-
-unsigned char *coll_region_take(sn_coll *c, bool p2p, int *ret_index)
-{
-    int from = p2p ? 0 : COLL_P2P_REGIONS, to = p2p ? COLL_P2P_REGIONS : c->regions;
-    for (int i = from; i < to; i++) {
-        if (!c->region_used[i]) {
-            c->region_used[i] = true;
-            *ret_index = i;
-            return c->stage + (size_t) i * COLL_REGION;
-        }
-    }
-    return NULL;
-}
-
-void coll_region_give(sn_coll *c, int index)
-{
-    c->region_used[index] = false;
+    sn_coll *mine = (sn_coll *) (uintptr_t) c; /* only its lock changes */
+    coll_lock(mine);
+    sn_coll_stats stats = c->stats;
+    coll_unlock(mine);
+    return stats;
 }
 
 /* ---- active requests ---- */
@@ -173,11 +199,12 @@ void coll_end(sn_coll_req *r, sn_status status, const char *text)
 {
     r->status = status;
     r->text = text;
+    coll_wake_sleepers(r->coll);
     if (r->record != 0)
         coll_record_end(r);
     if (status < 0 && r->group == NULL) {
-        char *own = r->coll->req_text + (size_t) (r - r->coll->req) * TEXT;
-        strncpy(own, text, TEXT - 1);
+        char *own = r->coll->req_text + (size_t) (r - r->coll->req) * COLL_TEXT;
+        strncpy(own, text, COLL_TEXT - 1);
         r->text = own;
     }
 }
@@ -200,20 +227,30 @@ static void advance(sn_coll_req *r, bool *moved)
         coll_end(r, status, status < 0 ? sn_errmsg() : "");
 }
 
+/* The list goes by priority, so what has been sending before is more urgent. */
+static void note_urgent(sn_coll *c, const sn_coll_req *r)
+{
+    if (c->nets > 0 && r->priority > c->urgent && coll_transfers_sending(r))
+        c->urgent = r->priority;
+}
+
 bool coll_progress(sn_coll *c)
 {
     bool moved = false;
+    coll_aborts(c);
     for (sn_coll_req **at = &c->active; *at != NULL;) {
         sn_coll_req *r = *at;
         if (r->status == SN_PENDING)
             advance(r, &moved);
         if (r->status == SN_PENDING) {
+            note_urgent(c, r);
             at = &r->next;
         } else {
             *at = r->next;
             r->listed = false;
         }
     }
+    c->urgent = INT_MIN;
     if (c->nets > 0 && !moved)
         sn_net_progress(c->net);
     return moved;

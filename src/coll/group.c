@@ -1,52 +1,73 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * group — making a group: one exchange among its members, in which they agree on its number, its
- * cost model (the first member's) and where each one's block is. */
+ * group — a group's life: who is in it, its block of shared memory and its stage, its end. What its
+ * members agree on is meet.c's. */
 #include "coll/coll_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct hello { /* what a member says of itself */
-    uint64_t name, members;
-    uint64_t block_at; /* from the base of its part */
-    uint32_t next_group;
-    sn_algo_model model;
-} hello;
-
 /* ---- blocks ---- */
 
-/* A member that still reads a block of mine is one that has not finished what I have. */
+/* May this member read my block still? One that has not finished what I have, or that has yet to
+ * learn why I gave up; maybe it does not even know yet that the group is made. */
+static bool reads_on(const sn_coll_group *g, const coll_member *m)
+{
+    const coll_block *b = m->block;
+    uint32_t port = b != NULL ? __atomic_load_n(&b->port, __ATOMIC_ACQUIRE) : UINT32_MAX;
+    if (port > m->port || __atomic_load_n(&b->before, __ATOMIC_ACQUIRE) >= m->port)
+        return false;
+    if (port < m->port)
+        return g->posted > 0 || g->broken < 0;
+    if (__atomic_load_n(&b->left, __ATOMIC_ACQUIRE) != 0)
+        return false;
+    return g->broken < 0 ? coll_load(&b->failed_seq) == 0 : coll_load(&b->done_seq) < g->posted;
+}
+
 static bool left_alone(const sn_coll_group *g)
 {
-    for (int i = 0; i < g->locals; i++) {
-        const coll_block *b = g->member[g->local[i]].block;
-        if (__atomic_load_n(&b->group, __ATOMIC_ACQUIRE) == g->id &&
-            coll_load(&b->done_seq) < g->posted)
+    for (int i = 0; i < g->locals; i++)
+        if (reads_on(g, &g->member[g->local[i]]))
             return false;
-    }
     return true;
+}
+
+/* Messages of a broken group may be under way still; their buffers are the caller's until close. */
+static bool drained(sn_coll_group *g)
+{
+    bool all = true, late = g->coll->nets > 0 && sn_now() > g->retired + COLL_LATE;
+    for (int i = 0; i < COLL_WINDOW && g->broken < 0; i++)
+        all = coll_window_drain(g, &g->window[i], late) && all;
+    return all;
 }
 
 static void destroy(sn_coll_group *g)
 {
-    if (g->block != NULL)
-        g->coll->block_used[g->block_index] = false;
+    sn_coll *c = g->coll;
+    if (g->block != NULL) {
+        c->block_used[g->block_index] = false;
+        c->blocks_used--;
+    }
+    coll_stage_give(g);
     for (int i = 0; i < COLL_PLANS; i++)
         sn_arena_free(g->plan[i].arena);
     for (int i = 0; i < COLL_WINDOW; i++) {
         coll_window_cancel(g, &g->window[i]);
-        free(g->window[i].net);
-        free(g->window[i].net_member);
-        free(g->window[i].lane);
-        free(g->tmp[i]);
+        for (int k = 0; k < COLL_LANES; k++) {
+            free(g->window[i].run[k].transfer);
+            free(g->window[i].run[k].tmp);
+            free(g->window[i].run[k].wide);
+        }
+        free(g->window[i].partner);
     }
     free(g->member);
     free(g->local);
-    free(g->lane_member);
+    free(g->partner_member);
     free((void *) (uintptr_t) g->algo.host);
     free(g->dst_ptr);
     free(g->src_ptr);
+    free(g->dst_wide);
+    free(g->src_wide);
     free(g->req);
     free(g->name);
     free(g);
@@ -56,7 +77,8 @@ void coll_groups_sweep(sn_coll *c, bool all)
 {
     for (sn_coll_group **at = &c->retired; *at != NULL;) {
         sn_coll_group *g = *at;
-        if (all || left_alone(g)) {
+        bool quiet = drained(g);
+        if (all || (quiet && left_alone(g))) {
             *at = g->next;
             destroy(g);
         } else {
@@ -73,9 +95,14 @@ static sn_status take_block(sn_coll_group *g)
         if (c->block_used[i])
             continue;
         c->block_used[i] = true;
+        c->blocks_used++;
         g->block_index = i;
         g->block = &c->blocks[i];
-        memset(g->block, 0, sizeof(*g->block));
+        g->member[g->me].port = c->next_port++;
+        uint32_t before = SN_MAX(g->block->port, g->block->before);
+        __atomic_store_n(&g->block->before, before, __ATOMIC_SEQ_CST);
+        memset(g->block, 0, offsetof(coll_block, before));
+        coll_stage_take(g);
         return SN_OK;
     }
     return sn_fail(SN_EFIT, "group %s: there are %d groups already; free some", g->name,
@@ -113,6 +140,7 @@ static void find_members(sn_coll_group *g, const int *members)
         int local = c->local_of[members[i]];
         m->rank = members[i];
         m->host = host[i] = sn_net_host_index(c->net, members[i]);
+        m->local = local;
         if (m->rank == c->rank)
             g->me = i;
         if (local < 0)
@@ -133,17 +161,30 @@ static int place_on_host(const sn_coll_group *g, int i)
     return n;
 }
 
-/* My lane partners: the members with my place on their hosts, if every host has that place. */
-static void find_lanes(sn_coll_group *g)
+/* My partners: the members with my place on their hosts, if every host has that place. */
+static void find_partners(sn_coll_group *g)
 {
     int mine = place_on_host(g, g->me), hosts = 0;
     for (int i = 0; i < g->size; i++) {
         hosts += place_on_host(g, i) == 0;
         if (i != g->me && place_on_host(g, i) == mine)
-            g->lane_member[g->lanes++] = i;
+            g->partner_member[g->partners++] = i;
     }
-    if (g->lanes < hosts - 1) /* some host has too few: my host's other members speak for me */
-        g->lanes = 0;
+    if (g->partners < hosts - 1) /* some host has too few: my host's other members speak for me */
+        g->partners = 0;
+}
+
+static void window_new(sn_coll_group *g, coll_window *w)
+{
+    size_t steps = 4 * (size_t) g->size + 8; /* as many between two fences */
+    bool one_host = g->locals == g->size - 1;
+    for (int k = 0; k < COLL_LANES; k++) {
+        w->run[k].lane = k;
+        w->run[k].transfer = one_host ? NULL : sn_alloc(steps * sizeof(coll_transfer));
+    }
+    w->partner = sn_alloc((size_t) (g->partners + 1) * sizeof(coll_partner));
+    for (int k = 0; k < g->partners; k++)
+        w->partner[k].member = g->partner_member[k];
 }
 
 static sn_coll_group *group_new(sn_coll *c, const char *name, const int *members, int n)
@@ -155,19 +196,15 @@ static sn_coll_group *group_new(sn_coll *c, const char *name, const int *members
     g->size = n;
     g->member = sn_alloc(size * sizeof(coll_member));
     g->local = sn_alloc(size * sizeof(int));
-    g->lane_member = sn_alloc(size * sizeof(int));
+    g->partner_member = sn_alloc(size * sizeof(int));
     g->dst_ptr = sn_alloc((size + 1) * sizeof(void *));
     g->src_ptr = sn_alloc((size + 1) * sizeof(void *));
+    g->dst_wide = sn_alloc(size + 1);
+    g->src_wide = sn_alloc(size + 1);
     find_members(g, members);
-    find_lanes(g);
-    for (int i = 0; i < COLL_WINDOW; i++) {
-        coll_window *w = &g->window[i];
-        w->net = sn_alloc((4 * size + 8) * sizeof(sn_net_req *));
-        w->net_member = sn_alloc((4 * size + 8) * sizeof(int));
-        w->lane = sn_alloc((size_t) (g->lanes + 1) * sizeof(coll_lane));
-        for (int k = 0; k < g->lanes; k++)
-            w->lane[k].member = g->lane_member[k];
-    }
+    find_partners(g);
+    for (int i = 0; i < COLL_WINDOW; i++)
+        window_new(g, &g->window[i]);
     g->req = sn_alloc(COLL_REQS * sizeof(sn_coll_req));
     for (int i = COLL_REQS - 1; i >= 0; i--) {
         g->req[i].group = g;
@@ -177,102 +214,39 @@ static sn_coll_group *group_new(sn_coll *c, const char *name, const int *members
     return g;
 }
 
-/* ---- agreement ---- */
+/* ---- the calls ---- */
 
-static hello introduce(const sn_coll_group *g, const int *members)
-{
-    return (hello){.name = sn_hash_bytes(g->name, strlen(g->name)),
-                   .members = sn_hash_bytes(members, (size_t) g->size * sizeof(int)),
-                   .block_at = (uint64_t) ((unsigned char *) g->block - g->coll->base),
-                   .next_group = g->coll->next_group,
-                   .model = sn_algo_model_from(g->coll->topo, members, g->size)};
-}
-
-static sn_status agree(sn_coll_group *g, const hello *of)
-{
-    sn_coll *c = g->coll;
-    uint32_t id = 0;
-    for (int i = 0; i < g->size; i++) {
-        coll_member *m = &g->member[i];
-        if (of[i].name != of[g->me].name || of[i].members != of[g->me].members)
-            return sn_fail(SN_EMISMATCH,
-                           "group %s: rank %d (%s) and rank %d (%s) make groups of another %s",
-                           g->name, c->rank, sn_net_host_name(c->net, c->rank), m->rank,
-                           sn_net_host_name(c->net, m->rank),
-                           of[i].name != of[g->me].name ? "name" : "list of members");
-        id = SN_MAX(id, of[i].next_group);
-        if (m->base != NULL)
-            m->block = (coll_block *) (m->base + of[i].block_at);
-    }
-    g->id = id;
-    g->model = of[0].model;
-    g->algo.model = &g->model;
-    c->next_group = id + 1;
-    /* From here on a peer may see it; what it would find before is group 0, nobody's. */
-    __atomic_store_n(&g->block->group, id, __ATOMIC_RELEASE);
-    return SN_OK;
-}
-
-static int by_rank(const void *a, const void *b)
-{
-    return *(const int *) a - *(const int *) b;
-}
-
-/* Everybody's hello in group order; net gathers in the order of the ranks. */
-static sn_status gather(sn_coll_group *g, const int *members, sn_time deadline, hello *of)
-{
-    size_t n = (size_t) g->size;
-    hello mine = introduce(g, members);
-    hello *in = sn_alloc(n * sizeof(hello));
-    int *sorted = sn_alloc(n * sizeof(int));
-    memcpy(sorted, members, n * sizeof(int));
-    qsort(sorted, n, sizeof(int), by_rank);
-    in[0] = mine;
-    sn_status status =
-        n == 1 ? SN_OK
-               : sn_net_gather(g->coll->net, sorted, g->size, &mine, sizeof(mine), deadline, in);
-    for (int i = 0; i < g->size && status == SN_OK; i++) {
-        int *at = bsearch(&members[i], sorted, n, sizeof(int), by_rank);
-        of[i] = in[at - sorted];
-    }
-    free(sorted);
-    free(in);
-    return status;
-}
-
-static sn_status meet(sn_coll_group *g, const int *members, sn_time deadline)
-{
-    hello *of = sn_alloc((size_t) g->size * sizeof(hello));
-    sn_status status = gather(g, members, deadline, of);
-    if (status < 0)
-        sn_fail_in(status, "group %s", g->name);
-    else
-        status = agree(g, of);
-    free(of);
-    return status;
-}
-
-sn_status sn_coll_group_create(sn_coll *c, const char *name, const int *members, int n,
-                               sn_time deadline, sn_coll_group **ret)
+static sn_status create(sn_coll *c, const char *name, const int *members, int n, sn_time deadline,
+                        sn_coll_group **ret)
 {
     SN_TRY(check_members(c, name, members, n));
     sn_coll_group *g = group_new(c, name, members, n);
     sn_status status = take_block(g);
     if (status == SN_OK)
-        status = meet(g, members, deadline);
+        status = coll_meet(g, members, deadline);
     if (status < 0) {
         destroy(g);
         return status;
     }
     g->recorded = sn_recorder_group(c->recorder, g->id, name, members, n, g->me);
+    g->next = c->groups;
+    c->groups = g;
+    coll_news_of(g);
     *ret = g;
     return SN_OK;
 }
 
-void sn_coll_group_free(sn_coll_group *g)
+sn_status sn_coll_group_create(sn_coll *c, const char *name, const int *members, int n,
+                               sn_time deadline, sn_coll_group **ret)
 {
-    if (g == NULL)
-        return;
+    coll_lock(c);
+    sn_status status = create(c, name, members, n, deadline, ret);
+    coll_unlock(c);
+    return status;
+}
+
+static void drop_requests(sn_coll_group *g)
+{
     sn_coll *c = g->coll;
     for (sn_coll_req **at = &c->active; *at != NULL;) {
         sn_coll_req *r = *at;
@@ -283,14 +257,36 @@ void sn_coll_group_free(sn_coll_group *g)
             at = &r->next;
         }
     }
+}
+
+static void retire(sn_coll_group *g)
+{
+    sn_coll *c = g->coll;
+    sn_coll_group **at = &c->groups;
+    while (*at != g)
+        at = &(*at)->next;
+    *at = g->next;
+    drop_requests(g);
     sn_recorder_group_left(c->recorder, g->recorded);
     for (int i = 0; i < COLL_WINDOW && !coll_job_over(g->broken); i++)
         coll_window_cancel(g, &g->window[i]);
-    if (g->stage != NULL)
-        coll_region_give(c, g->stage_index);
-    g->stage = NULL;
+    coll_stage_give(g);
+    __atomic_store_n(&g->block->left, 1, __ATOMIC_SEQ_CST);
+    coll_ring_members(g);
+    g->retired = sn_now();
     g->next = c->retired;
     c->retired = g;
+}
+
+void sn_coll_group_free(sn_coll_group *g)
+{
+    if (g == NULL)
+        return;
+    sn_coll *c = g->coll;
+    coll_lock(c);
+    coll_aborts(c);
+    retire(g);
+    coll_unlock(c);
 }
 
 int sn_coll_group_size(const sn_coll_group *g)

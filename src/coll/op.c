@@ -3,182 +3,155 @@
  * op — a group's operation from post to completion.
  *
  *   QUEUED ──▶ VOTE ──▶ MAIN ──▶ CLOSING ──▶ done
- *                        ▲ │ a chunk at a time when staged
+ *                        ▲ │ chunks, two at a time
  *                        └─┘
  *
  * Buffers in the arena are used where they are. When any member has one outside and the call is
- * longer than a stage region, all members go through their regions chunk by chunk, so first they
- * ask each other (VOTE: an all_reduce of one number). Shorter calls are staged by whoever needs it,
- * without telling. The region belongs to the oldest operation of the group: all members agree on
- * which that is, so nobody waits in a circle. */
+ * longer than the group's stage, all members go chunk by chunk, so first they ask each other (VOTE:
+ * an all_reduce of one number). Shorter calls are staged by whoever needs it, without telling. The
+ * stage belongs to the oldest operation of the group: all members agree on which that is, so nobody
+ * waits in a circle. Where hosts are spanned, long calls go in chunks anyway: one is on the wire
+ * while the next is reduced. */
 #include "coll/coll_private.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a call means ---- */
-
-static int blocks_in(const sn_coll_req *r)
-{
-    sn_coll_op op = r->call.op;
-    if (op == SN_BROADCAST || op == SN_BARRIER)
-        return 0;
-    return op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL ? r->group->size : 1;
-}
-
-static int blocks_out(const sn_coll_req *r)
-{
-    sn_coll_op op = r->call.op;
-    if (op == SN_BARRIER)
-        return 0;
-    return op == SN_ALL_GATHER || op == SN_ALL_TO_ALL ? r->group->size : 1;
-}
+#define STEP_BYTES (4 << 20) /* of a chunk that nobody stages */
 
 static size_t element(const sn_coll_req *r)
 {
     return sn_dtype_bytes(r->call.dtype);
 }
 
-static sn_algo_call algo_call(const sn_coll_req *r, int64_t count, bool in_place)
-{
-    return (sn_algo_call){.op = r->call.op,
-                          .red = r->call.red,
-                          .dtype = r->call.dtype,
-                          .count = count,
-                          .root = r->call.root,
-                          .in_place = in_place};
-}
-
 const char *coll_req_text(const sn_coll_req *r, char out[200])
 {
+    bool sends = r->kind == COLL_REQ_SEND || r->kind == COLL_REQ_NET_SEND;
     if (r->kind == COLL_REQ_GROUP)
         snprintf(out, 200, "%s #%llu in group %s", sn_coll_op_name(r->call.op),
                  (unsigned long long) r->seq, r->group->name);
+    else if (r->making != NULL)
+        snprintf(out, 200, "making group %.150s", r->making);
     else
-        snprintf(out, 200, "%s %d, tag %u",
-                 r->kind == COLL_REQ_SEND || r->kind == COLL_REQ_NET_SEND ? "send to rank"
-                                                                          : "receive from rank",
-                 r->peer, r->tag);
+        snprintf(out, 200, "%s %d, tag %u", sends ? "send to rank" : "receive from rank", r->peer,
+                 r->tag);
     return out;
 }
 
 /* ---- runs ---- */
 
-static sn_status need_tmp(sn_coll_req *r, size_t bytes)
+static sn_status need(unsigned char **p, size_t *have, size_t bytes)
 {
-    sn_coll_group *g = r->group;
-    size_t w = r->seq % COLL_WINDOW;
-    if (bytes <= g->tmp_bytes[w])
+    if (bytes <= *have)
         return SN_OK;
     size_t rounded = SN_ALIGN_UP(bytes, 4096);
     unsigned char *more = aligned_alloc(64, rounded);
     if (more == NULL)
         return sn_fail(SN_ENOMEM, "no memory for %zu bytes of scratch", rounded);
-    free(g->tmp[w]);
-    g->tmp[w] = more;
-    g->tmp_bytes[w] = rounded;
+    free(*p);
+    *p = more;
+    *have = rounded;
     return SN_OK;
 }
 
-static sn_status run_begin(sn_coll_req *r, const sn_algo_call *call, int asked)
+static sn_status run_begin(coll_run *run, coll_plan *plan)
 {
-    coll_plan *plan;
-    SN_TRY(coll_plan_get(r->group, call, asked, &plan));
-    SN_TRY(need_tmp(r, (size_t) plan->sched.tmp_count * sn_dtype_bytes(call->dtype)));
+    const sn_sched *s = &plan->sched;
+    size_t el = sn_dtype_bytes(plan->call.dtype);
+    if (s->tmp_count > 0)
+        SN_TRY(need(&run->tmp, &run->tmp_bytes, (size_t) s->tmp_count * el));
+    if (s->wide_count > 0)
+        SN_TRY(need(&run->wide, &run->wide_bytes, (size_t) s->wide_count * sizeof(float)));
     plan->used++;
-    r->run.plan = plan;
-    r->run.step = 0;
-    r->run.moved = 0;
+    run->plan = plan;
+    run->step = 0;
+    run->moved = 0;
+    run->transfers = 0;
     return SN_OK;
 }
 
-static void run_end(sn_coll_req *r)
+static void run_end(coll_run *run)
 {
-    r->run.base += r->run.plan->sched.rounds;
-    r->run.plan->used--;
-    r->run.plan = NULL;
+    run->base += (uint32_t) run->plan->sched.rounds + run->closing;
+    run->closing = false;
+    run->plan->used--;
+    run->plan = NULL;
 }
 
-/* ---- staging ---- */
+/* ---- chunks ---- */
 
-static bool in_arena(const sn_coll_req *r)
+/* Can all members of my host reach it where it is? */
+static bool reachable(const sn_coll_group *g, const void *buf, uint64_t bytes)
 {
-    uint64_t at, in = (uint64_t) r->call.count * (uint64_t) blocks_in(r) * element(r);
-    uint64_t out = (uint64_t) r->call.count * (uint64_t) blocks_out(r) * element(r);
-    return (in == 0 || sn_gmem_find(r->coll->seg, r->call.in, in, &at)) &&
-           (out == 0 || sn_gmem_find(r->coll->seg, r->call.out, out, &at));
+    uint64_t place = coll_place_of(g->coll, buf, bytes);
+    if (place == COLL_NOWHERE)
+        return false;
+    for (int i = 0; i < g->locals && place >> 56 != 0; i++)
+        if (!coll_place_known(g->coll, g->member[g->local[i]].local, place))
+            return false;
+    return true;
 }
 
-/* Elements [at, at + n) of each block, between the caller's buffer and the packed region. */
-static void pack(sn_coll_req *r, unsigned char *region, int blocks, int64_t n)
+/* Does this buffer go through the stage? */
+static bool needs_stage(const sn_coll_req *r, const void *buf, int blocks)
 {
-    size_t el = element(r), bytes = (size_t) n * el;
-    for (int b = 0; b < blocks; b++)
-        memcpy(region + (size_t) b * bytes,
-               (const char *) r->call.in + (size_t) (r->call.count * b + r->at) * el, bytes);
+    uint64_t bytes = (uint64_t) r->call.count * (uint64_t) blocks * element(r);
+    if (bytes == 0)
+        return false;
+    if (r->many != NULL || (r->chunked && blocks > 1))
+        return true;
+    return r->shared && r->group->locals > 0 && !reachable(r->group, buf, bytes);
 }
 
-static void unpack(sn_coll_req *r, const unsigned char *region, int blocks, int64_t n)
-{
-    size_t el = element(r), bytes = (size_t) n * el;
-    for (int b = 0; b < blocks; b++)
-        memcpy((char *) r->call.out + (size_t) (r->call.count * b + r->at) * el,
-               region + (size_t) b * bytes, bytes);
-}
-
-static int64_t chunk_now(const sn_coll_req *r)
-{
-    return SN_MIN(r->chunk, r->call.count - r->at);
-}
-
-static sn_status need_region(sn_coll_req *r)
+static sn_status stage_begin(sn_coll_req *r, coll_run *run, coll_plan *plan)
 {
     sn_coll_group *g = r->group;
+    unsigned char *image = g->stage + (size_t) (2 * run->lane) * g->image;
     if (g->finished != r->seq - 1)
         return SN_PENDING;
-    if (g->stage == NULL)
-        g->stage = coll_region_take(r->coll, false, &g->stage_index);
-    if (g->stage == NULL)
-        return sn_fail(SN_EFIT,
-                       "the staging memory is used up by %d groups: give sn_coll_open more "
-                       "stage_bytes, or take the buffers from sn_coll_alloc",
-                       r->coll->regions - COLL_P2P_REGIONS);
+    SN_TRY(coll_stage_map(g, plan));
+    if (run->in_staged)
+        run->in = image;
+    if (run->out_staged)
+        run->out = plan->call.in_place ? image : image + g->image;
     return SN_OK;
 }
 
-static sn_status chunk_begin(sn_coll_req *r)
+static sn_status chunk_begin(sn_coll_req *r, coll_run *run)
 {
-    int64_t n = chunk_now(r);
-    bool in_place = !r->staged && r->call.in == r->call.out;
-    if (r->staged) {
-        sn_status status = need_region(r);
+    coll_plan *plan;
+    int64_t at = r->begun * r->chunk, n = SN_MIN(r->chunk, r->call.count - at);
+    size_t skip = (size_t) at * element(r);
+    sn_algo_call call = coll_call_algo(r, n);
+    SN_TRY(coll_plan_get(r->group, &call, r->chunked ? r->print.algorithm : r->asked, &plan));
+    run->at = at;
+    run->n = n;
+    run->in = (unsigned char *) (uintptr_t) r->call.in;
+    run->out = r->call.out;
+    run->in_staged = needs_stage(r, r->call.in, coll_blocks_in(r));
+    run->out_staged = needs_stage(r, r->call.out, coll_blocks_out(r));
+    if (skip > 0 && run->in != NULL)
+        run->in += skip;
+    if (skip > 0 && run->out != NULL)
+        run->out += skip;
+    if (run->in_staged || run->out_staged) {
+        sn_status status = stage_begin(r, run, plan);
         if (status != SN_OK)
             return status;
     }
-    sn_algo_call call = algo_call(r, n, in_place);
-    SN_TRY(run_begin(r, &call, r->staged ? r->print.algorithm : r->asked));
-    if (!r->staged) {
-        r->run.in = (unsigned char *) (uintptr_t) r->call.in;
-        r->run.out = r->call.out;
-        return SN_OK;
-    }
-    r->run.in = r->group->stage;
-    r->run.out = r->group->stage + COLL_STAGE;
-    pack(r, r->run.in, blocks_in(r), n);
-    if (r->call.op == SN_BROADCAST && r->group->me == r->call.root)
-        memcpy(r->run.out, (const char *) r->call.out + (size_t) r->at * element(r),
-               (size_t) n * element(r));
+    SN_TRY(run_begin(run, plan));
+    if (run->in_staged || run->out_staged)
+        coll_stage_fill(r, run);
+    r->begun++;
     return SN_OK;
 }
 
-static void chunk_end(sn_coll_req *r)
+static void chunk_end(sn_coll_req *r, coll_run *run)
 {
-    int64_t n = chunk_now(r);
-    if (r->staged)
-        unpack(r, r->run.out, blocks_out(r), n);
-    run_end(r);
-    r->at += n;
+    if (run->out_staged)
+        coll_stage_empty(r, run);
+    run_end(run);
 }
 
 /* ---- the stages of an operation ---- */
@@ -198,32 +171,71 @@ static bool slot_free(sn_coll_req *r)
     return r->seq <= least || r->seq - least <= COLL_WINDOW;
 }
 
+/* Elements of a chunk when somebody stages; the same on all members. */
+static int64_t staged_chunk(const sn_coll_req *r)
+{
+    int64_t fits = (int64_t) (r->group->image / element(r)) / coll_blocks_most(r);
+    return SN_MAX(fits, 1);
+}
+
+/* And when nobody does: the whole, but for long calls across hosts. */
+static int64_t plain_chunk(const sn_coll_req *r)
+{
+    int64_t step = (int64_t) (STEP_BYTES / element(r));
+    bool one_host = r->group->locals == r->group->size - 1;
+    return one_host || coll_blocks_most(r) > 1 || r->call.count < 2 * step ? r->call.count : step;
+}
+
+static sn_status set_chunk(sn_coll_req *r, int64_t chunk)
+{
+    r->chunk = SN_MAX(chunk, 1);
+    r->chunks = r->call.count > 0 ? (r->call.count + r->chunk - 1) / r->chunk : 1;
+    r->chunked = r->chunks > 1;
+    r->notes = r->chunked && r->chunk * (int64_t) element(r) <= SN_ALGO_NOTE_BYTES;
+    r->lanes = r->notes ? 1 : COLL_LANES;
+    if ((r->chunks / r->lanes + 2) * (int64_t) (r->plan_rounds + 1) > COLL_ROUNDS)
+        return sn_fail(SN_EINVAL,
+                       "%lld elements are too many to be staged %lld at a time: take the buffers "
+                       "from sn_coll_alloc",
+                       (long long) r->call.count, (long long) r->chunk);
+    return SN_OK;
+}
+
+static sn_status start_vote(sn_coll_req *r, coll_run *run)
+{
+    coll_plan *plan;
+    sn_algo_call vote = {.op = SN_ALL_REDUCE, .red = SN_MAX, .dtype = SN_F32, .count = 1};
+    bool in = needs_stage(r, r->call.in, coll_blocks_in(r));
+    r->vote_in = in || needs_stage(r, r->call.out, coll_blocks_out(r));
+    r->stage = COLL_VOTE;
+    SN_TRY(coll_plan_get(r->group, &vote, -1, &plan));
+    SN_TRY(run_begin(run, plan));
+    run->in = (unsigned char *) &r->vote_in;
+    run->out = (unsigned char *) &r->vote_out;
+    run->in_staged = run->out_staged = false;
+    run->voting = true;
+    return SN_OK;
+}
+
 static sn_status start(sn_coll_req *r)
 {
     sn_coll_group *g = r->group;
     coll_window *w = coll_window_of(g, r->seq);
-    int wide = SN_MAX(blocks_in(r), blocks_out(r));
-    int64_t fits = (int64_t) (COLL_STAGE / element(r)) / SN_MAX(wide, 1);
-    bool outside = r->shared && g->locals > 0 && !in_arena(r);
     g->started = r->seq;
     coll_record_start(r);
-    w->prints_sent = w->prints_ok = g->lanes == 0;
-    w->nets = 0;
-    r->at = 0;
-    r->chunk = r->call.count;
-    if (!r->shared || r->call.count <= fits) {
-        r->staged = outside;
-        r->stage = COLL_MAIN;
-        return SN_OK;
+    w->prints_sent = w->prints_ok = g->partners == 0;
+    for (int i = 0; i < COLL_LANES; i++) {
+        w->run[i].base = 0;
+        w->run[i].voting = w->run[i].closing = false;
     }
-    r->chunk = fits;
-    r->vote_in = outside;
-    r->stage = COLL_VOTE;
-    sn_algo_call vote = {.op = SN_ALL_REDUCE, .red = SN_MAX, .dtype = SN_F32, .count = 1};
-    SN_TRY(run_begin(r, &vote, -1));
-    r->run.in = (unsigned char *) &r->vote_in;
-    r->run.out = (unsigned char *) &r->vote_out;
-    return SN_OK;
+    if (r->many != NULL || (r->shared && r->call.count > staged_chunk(r))) {
+        if (r->many == NULL)
+            return start_vote(r, &w->run[0]);
+        r->stage = COLL_MAIN;
+        return set_chunk(r, staged_chunk(r));
+    }
+    r->stage = COLL_MAIN;
+    return set_chunk(r, r->shared ? r->call.count : plain_chunk(r));
 }
 
 static sn_status queued(sn_coll_req *r, bool *moved)
@@ -236,32 +248,46 @@ static sn_status queued(sn_coll_req *r, bool *moved)
 
 static sn_status vote(sn_coll_req *r, bool *moved)
 {
-    sn_status status = coll_run_some(r, moved);
+    coll_run *run = &coll_window_of(r->group, r->seq)->run[0];
+    sn_status status = coll_run_some(r, run, moved);
     if (status != SN_OK)
         return status;
-    run_end(r);
-    r->staged = r->vote_out > 0;
-    if (!r->staged)
-        r->chunk = r->call.count;
+    run_end(run);
+    run->voting = false;
     r->stage = COLL_MAIN;
     *moved = true;
-    return SN_OK;
+    return set_chunk(r, r->vote_out > 0 ? staged_chunk(r) : plain_chunk(r));
 }
 
+/* Each chunk under way as far as it goes; PENDING after one is done too, so that what is more
+ * urgent has its turn. */
 static sn_status run_main(sn_coll_req *r, bool *moved)
 {
-    do {
-        if (r->run.plan == NULL) {
-            sn_status status = chunk_begin(r);
-            if (status != SN_OK)
-                return status;
-        }
-        sn_status status = coll_run_some(r, moved);
+    coll_window *w = coll_window_of(r->group, r->seq);
+    while (r->begun < r->chunks && r->begun < r->done + r->lanes) {
+        sn_status status = chunk_begin(r, &w->run[r->begun % r->lanes]);
+        if (status == SN_PENDING)
+            break;
         if (status != SN_OK)
             return status;
-        chunk_end(r);
         *moved = true;
-    } while (r->at < r->call.count);
+    }
+    for (int64_t k = r->done; k < r->begun; k++) {
+        coll_run *run = &w->run[k % r->lanes];
+        if (run->plan == NULL)
+            continue;
+        sn_status status = coll_run_some(r, run, moved);
+        if (status < 0)
+            return status;
+        if (status == SN_OK && (!r->notes || coll_run_closed(r, run)))
+            chunk_end(r, run);
+    }
+    while (r->done < r->begun && w->run[r->done % r->lanes].plan == NULL) {
+        r->done++;
+        *moved = true;
+    }
+    if (r->done < r->chunks)
+        return SN_PENDING;
     r->stage = COLL_CLOSING;
     return SN_OK;
 }
@@ -304,6 +330,7 @@ sn_status coll_op_advance(sn_coll_req *r, bool *moved)
 int coll_op_waits_for(const sn_coll_req *r)
 {
     const sn_coll_group *g = r->group;
+    const coll_window *w = &g->window[r->seq % COLL_WINDOW];
     int rank = -1;
     if (r->stage == COLL_QUEUED) { /* for the one that is furthest behind */
         uint64_t least = UINT64_MAX;
@@ -316,128 +343,38 @@ int coll_op_waits_for(const sn_coll_req *r)
         }
         return rank;
     }
-    if (r->run.plan != NULL)
-        rank = coll_run_waits_for(r);
+    for (int i = 0; i < COLL_LANES && rank < 0; i++)
+        if (w->run[i].plan != NULL)
+            rank = coll_run_waits_for(r, &w->run[i]);
     return rank >= 0 ? rank : coll_prints_wait_for(r);
-}
-
-/* ---- failure ---- */
-
-/* Nothing of the group goes on: its members could no longer agree on what comes next. */
-sn_status coll_op_fail(sn_coll_req *r, sn_status status)
-{
-    sn_coll_group *g = r->group;
-    if (g->broken < 0) {
-        coll_end(r, g->broken, g->text);
-        return g->broken;
-    }
-    uint64_t first = r->seq;
-    g->broken = status;
-    snprintf(g->text, sizeof(g->text), "%s", sn_errmsg());
-    for (sn_coll_req *q = g->coll->active; q != NULL; q = q->next) {
-        if (q->group != g || q->status != SN_PENDING)
-            continue;
-        first = SN_MIN(first, q->seq);
-        coll_end(q, status, g->text);
-    }
-    coll_end(r, status, g->text);
-    for (int i = 0; i < COLL_WINDOW && !coll_job_over(status); i++)
-        coll_window_cancel(g, &g->window[i]);
-    g->block->status = status;
-    snprintf(g->block->text, sizeof(g->block->text), "%.239s", g->text);
-    coll_store(&g->block->failed_seq, first);
-    coll_ring_members(g);
-    return sn_fail(status, "%s", g->text);
 }
 
 /* ---- posting ---- */
 
-static bool overlaps(const void *a, uint64_t a_bytes, const void *b, uint64_t b_bytes)
-{
-    uintptr_t x = (uintptr_t) a, y = (uintptr_t) b;
-    return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
-}
-
-/* Whole in place where the sizes agree; the own block of the longer buffer otherwise. */
-static bool buffers_ok(const sn_coll_req *r)
-{
-    uint64_t n = (uint64_t) r->call.count * element(r);
-    uint64_t in = n * (uint64_t) blocks_in(r), out = n * (uint64_t) blocks_out(r);
-    if (in == 0 || !overlaps(r->call.in, in, r->call.out, out))
-        return true;
-    uintptr_t a = (uintptr_t) r->call.in, b = (uintptr_t) r->call.out;
-    uint64_t mine = n * (uint64_t) r->group->me;
-    if (in == out)
-        return a == b;
-    return in < out ? a == b + mine : b == a + mine;
-}
-
-static sn_status check(const sn_coll_req *r)
-{
-    const sn_coll_call *c = &r->call;
-    const sn_coll_group *g = r->group;
-    const char *name = sn_coll_op_name(c->op);
-    bool reduces = c->op == SN_ALL_REDUCE || c->op == SN_REDUCE_SCATTER;
-    if ((unsigned) c->op >= SN_COLL_OPS || (unsigned) c->red >= SN_REDS ||
-        (unsigned) c->dtype >= SN_DTYPE_COUNT)
-        return sn_fail(SN_EINVAL, "no such operation, reduction or type: %d, %d, %d", c->op, c->red,
-                       c->dtype);
-    if (reduces && c->dtype != SN_F32 && c->dtype != SN_BF16)
-        return sn_fail(SN_ENOTSUP, "%s in group %s: %s cannot be reduced; F32 and BF16 can", name,
-                       g->name, sn_dtype_name(c->dtype));
-    if (c->count < 0 || c->count > (INT64_MAX >> 12) / g->size)
-        return sn_fail(SN_EINVAL, "%s in group %s: %lld elements", name, g->name,
-                       (long long) c->count);
-    if (c->op == SN_BROADCAST && (c->root < 0 || c->root >= g->size))
-        return sn_fail(SN_EINVAL, "broadcast in group %s: root %d of %d members", g->name, c->root,
-                       g->size);
-    if (c->count > 0 && ((blocks_in(r) > 0 && c->in == NULL) || (blocks_out(r) > 0 && !c->out)))
-        return sn_fail(SN_EINVAL, "%s in group %s: no buffer", name, g->name);
-    if (!buffers_ok(r))
-        return sn_fail(SN_EINVAL, "%s in group %s: in and out overlap in part", name, g->name);
-    return SN_OK;
-}
-
-/* What has no meaning for the operation is the same for all. */
-static sn_coll_call normal(const sn_coll_call *call)
-{
-    sn_coll_call c = *call;
-    if (c.op != SN_ALL_REDUCE && c.op != SN_REDUCE_SCATTER && (unsigned) c.red < SN_REDS)
-        c.red = SN_SUM;
-    if (c.op != SN_BROADCAST)
-        c.root = 0;
-    if (c.op == SN_BROADCAST || c.op == SN_BARRIER)
-        c.in = NULL;
-    if (c.op == SN_BARRIER) {
-        c.count = 0;
-        c.dtype = SN_U8;
-        c.out = NULL;
-    }
-    return c;
-}
-
 static sn_status prepare(sn_coll_req *r, const sn_coll_call *call)
 {
-    sn_coll_group *g = r->group;
     coll_plan *plan;
-    r->call = normal(call);
-    SN_TRY(check(r));
+    r->call = coll_call_normal(call);
+    SN_TRY(coll_call_check(r));
     SN_TRY(coll_algorithm_index(call->algorithm, &r->asked));
-    sn_algo_call a = algo_call(r, r->call.count, r->call.in == r->call.out);
-    SN_TRY(coll_plan_get(g, &a, r->asked, &plan));
+    sn_algo_call a = coll_call_algo(r, r->call.count);
+    SN_TRY(coll_plan_get(r->group, &a, r->asked, &plan));
     r->shared = plan->sched.shared;
-    r->print = (coll_print){.count = (uint64_t) r->call.count,
-                            .op = (uint8_t) r->call.op,
-                            .red = (uint8_t) r->call.red,
-                            .dtype = (uint8_t) r->call.dtype,
-                            .algorithm = (uint8_t) plan->algorithm,
-                            .root = (uint32_t) r->call.root};
+    r->plan_rounds = plan->sched.rounds;
+    r->print =
+        (coll_print){.count = (uint64_t) r->call.count,
+                     .op = (uint8_t) r->call.op,
+                     .red = (uint8_t) (r->call.red | (r->call.deterministic ? COLL_ORDERED : 0)),
+                     .dtype = (uint8_t) r->call.dtype,
+                     .algorithm = (uint8_t) plan->algorithm,
+                     .root = (uint32_t) r->call.root};
     return SN_OK;
 }
 
-sn_status sn_coll_post(sn_coll_group *g, const sn_coll_call *call, sn_time deadline,
-                       sn_coll_req **ret)
+static sn_status post(sn_coll_group *g, const sn_coll_call *call, const sn_coll_call *many, int n,
+                      sn_time deadline, sn_coll_req **ret)
 {
+    coll_aborts(g->coll);
     if (g->broken < 0)
         return sn_fail(g->broken, "%s", g->text);
     sn_coll_req *r = g->free;
@@ -450,8 +387,12 @@ sn_status sn_coll_post(sn_coll_group *g, const sn_coll_call *call, sn_time deadl
                        .next = rest,
                        .status = SN_PENDING,
                        .deadline = deadline,
-                       .priority = call->priority};
+                       .priority = call->priority,
+                       .many = many,
+                       .manys = n};
     SN_TRY(prepare(r, call));
+    if (many != NULL)
+        r->print.root = coll_many_hash(many, n);
     g->free = rest;
     r->seq = ++g->posted;
     coll_activate(g->coll, r);
@@ -460,9 +401,33 @@ sn_status sn_coll_post(sn_coll_group *g, const sn_coll_call *call, sn_time deadl
     return SN_OK;
 }
 
+sn_status sn_coll_post(sn_coll_group *g, const sn_coll_call *call, sn_time deadline,
+                       sn_coll_req **ret)
+{
+    coll_lock(g->coll);
+    sn_status status = post(g, call, NULL, 0, deadline, ret);
+    coll_unlock(g->coll);
+    return status;
+}
+
+sn_status sn_coll_post_many(sn_coll_group *g, const sn_coll_call *calls, int n, sn_time deadline,
+                            sn_coll_req **ret)
+{
+    sn_coll_call sum;
+    SN_TRY(coll_many_sum(g, calls, n, &sum));
+    coll_lock(g->coll);
+    sn_status status = post(g, &sum, calls, n, deadline, ret);
+    coll_unlock(g->coll);
+    return status;
+}
+
 sn_status sn_coll_run(sn_coll_group *g, const sn_coll_call *call, sn_time deadline)
 {
     sn_coll_req *r;
-    sn_status status = sn_coll_post(g, call, deadline, &r);
-    return status == SN_OK ? sn_coll_wait(r) : status;
+    coll_lock(g->coll);
+    sn_status status = post(g, call, NULL, 0, deadline, &r);
+    if (status == SN_OK)
+        status = coll_wait(r);
+    coll_unlock(g->coll);
+    return status;
 }

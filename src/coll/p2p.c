@@ -4,14 +4,43 @@
  *
  * Inside a host the sender puts a mail into its ring for the receiver: tag, size, where the bytes
  * are. The receiver takes the oldest mail with the right tag and copies straight from the sender's
- * part; then the send is complete. Bytes outside the arena go through a stage region, which is a
- * ring of its own: the sender raises `avail`, the receiver `taken`. Across hosts it is net's. */
+ * part; then the send is complete. Across hosts it is net's.
+ *
+ * Bytes outside the arena go in the mail itself when they are few. Others go through a region,
+ * which is a ring of its own: the sender raises `avail`, the receiver `taken`. A send may hold one
+ * before it is taken, but some regions are kept for those that are: so a receiver that takes them
+ * in another order than they came in always gets on. */
 #include "coll/coll_private.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define HALF (COLL_REGION / 2) /* written while the other half is read */
+
+/* ---- regions ---- */
+
+/* NULL: none left. */
+static unsigned char *region_take(sn_coll *c, bool taken, int *ret_index)
+{
+    int to = taken ? COLL_REGIONS : COLL_REGIONS - COLL_REGIONS_KEPT;
+    for (int i = 0; i < to; i++) {
+        if (!c->region_used[i]) {
+            c->region_used[i] = true;
+            *ret_index = i;
+            return c->mail_regions + (size_t) i * COLL_REGION;
+        }
+    }
+    return NULL;
+}
+
+static void region_give(sn_coll_req *r)
+{
+    if (r->region >= 0)
+        r->coll->region_used[r->region] = false;
+    r->region = -1;
+}
+
+/* ---- mails ---- */
 
 static coll_ring *my_ring(const sn_coll_req *r)
 {
@@ -50,30 +79,37 @@ static sn_status sizes_differ(const sn_coll_req *r, uint64_t theirs)
 
 /* ---- sending ---- */
 
-/* Put the mail into the ring; PENDING while the ring or the stage is full. */
+/* Where the receiver finds the bytes: the buffer, the mail, or later a region. */
+static void place(sn_coll_req *r, coll_mail *m)
+{
+    m->at = r->bytes > 0 ? coll_place_of(r->coll, r->buf, r->bytes) : 0;
+    if (m->at != COLL_NOWHERE && !coll_place_known(r->coll, r->coll->local_of[r->peer], m->at))
+        m->at = COLL_NOWHERE;
+    m->staged = m->at == COLL_NOWHERE;
+    m->avail = m->staged ? 0 : r->bytes;
+    m->taken = 0;
+    if (m->staged && r->bytes <= COLL_INLINE) {
+        memcpy(m->text, r->buf, r->bytes);
+        m->at = (uint64_t) (m->text - r->coll->base);
+        m->avail = r->bytes;
+        m->staged = false;
+    }
+}
+
+/* Put the mail into the ring; PENDING while the ring is full. */
 static sn_status send_post(sn_coll_req *r, bool *moved)
 {
     coll_ring *ring = my_ring(r);
     coll_mail *m = NULL;
-    uint64_t at = 0;
     for (int i = 0; i < COLL_MAILS && m == NULL; i++)
         if (state_of(&ring->mail[i]) == COLL_MAIL_FREE)
             m = &ring->mail[i];
     if (m == NULL)
         return SN_PENDING;
-    bool direct = r->bytes == 0 || sn_gmem_find(r->coll->seg, r->buf, r->bytes, &at);
-    if (!direct) {
-        unsigned char *region = coll_region_take(r->coll, true, &r->region);
-        if (region == NULL)
-            return SN_PENDING;
-        at = (uint64_t) (region - r->coll->base);
-    }
+    place(r, m);
     m->tag = r->tag;
+    m->making = r->making != NULL;
     m->bytes = r->bytes;
-    m->at = at;
-    m->staged = !direct;
-    m->avail = direct ? r->bytes : 0;
-    m->taken = 0;
     m->order = ring->posted + 1;
     set_state(m, COLL_MAIL_POSTED);
     coll_store(&ring->posted, m->order);
@@ -90,6 +126,12 @@ static void send_stage(sn_coll_req *r, bool *moved)
     coll_mail *m = r->mail;
     if (!m->staged || m->avail == r->bytes)
         return;
+    if (r->region < 0) {
+        unsigned char *region = region_take(r->coll, state_of(m) == COLL_MAIL_TAKEN, &r->region);
+        if (region == NULL)
+            return;
+        m->at = (uint64_t) (region - r->coll->base);
+    }
     uint64_t room = COLL_REGION - (m->avail - coll_load(&m->taken));
     uint64_t some = SN_MIN(SN_MIN(room, HALF - m->avail % HALF), r->bytes - m->avail);
     if (some == 0)
@@ -102,9 +144,7 @@ static void send_stage(sn_coll_req *r, bool *moved)
 
 static void send_close(sn_coll_req *r)
 {
-    if (r->region >= 0)
-        coll_region_give(r->coll, r->region);
-    r->region = -1;
+    region_give(r);
     set_state(r->mail, COLL_MAIL_FREE);
     r->mail = NULL;
 }
@@ -133,7 +173,7 @@ static coll_mail *find(const sn_coll_req *r, coll_ring *ring)
     for (int i = 0; i < COLL_MAILS; i++) {
         coll_mail *m = &ring->mail[i];
         if (state_of(m) == COLL_MAIL_POSTED && m->tag == r->tag &&
-            (best == NULL || m->order < best->order))
+            m->making == (r->making != NULL) && (best == NULL || m->order < best->order))
             best = m;
     }
     return best;
@@ -165,6 +205,28 @@ static sn_status recv_match(sn_coll_req *r, bool *moved)
     return SN_OK;
 }
 
+/* What can be read now of what came, and where; 0: nothing yet. */
+static uint64_t readable(const sn_coll_req *r, uint64_t *ret_at)
+{
+    const coll_mail *m = r->mail;
+    uint64_t some = SN_MIN(coll_load(&m->avail), r->bytes) - m->taken;
+    some = SN_MIN(some, (uint64_t) COLL_PIECE);
+    *ret_at = m->at + m->taken;
+    if (m->staged) {
+        some = SN_MIN(some, COLL_REGION - m->taken % COLL_REGION);
+        *ret_at = m->at + m->taken % COLL_REGION;
+    }
+    return some;
+}
+
+static sn_status unknown_place(const sn_coll_req *r)
+{
+    return sn_fail(SN_EINVAL,
+                   "what rank %d (%s) sends is in a segment that rank %d does not know: all its "
+                   "ranks call sn_coll_use first",
+                   r->peer, sn_net_host_name(r->coll->net, r->peer), r->coll->rank);
+}
+
 static sn_status recv_advance(sn_coll_req *r, bool *moved)
 {
     if (r->mail == NULL) {
@@ -174,15 +236,12 @@ static sn_status recv_advance(sn_coll_req *r, bool *moved)
     }
     coll_mail *m = r->mail;
     sn_coll *c = r->coll;
-    uint64_t have = SN_MIN(coll_load(&m->avail), r->bytes) - m->taken;
-    uint64_t some = SN_MIN(have, (uint64_t) COLL_PIECE), at = m->at + m->taken;
-    if (m->staged) {
-        some = SN_MIN(some, COLL_REGION - m->taken % COLL_REGION);
-        at = m->at + m->taken % COLL_REGION;
-    }
+    uint64_t at, some = readable(r, &at);
     if (some > 0) {
-        unsigned char *base = sn_gmem_base(c->seg, c->local_of[r->peer]);
-        c->kernels->copy(r->buf + m->taken, base + at, some, r->bytes >= COLL_STREAM);
+        const unsigned char *from = coll_place_at(c, c->local_of[r->peer], at);
+        if (from == NULL)
+            return unknown_place(r);
+        c->kernels->copy(r->buf + m->taken, from, some, r->bytes >= COLL_STREAM);
         c->stats.bytes_host += some;
         coll_store(&m->taken, m->taken + some);
         *moved = true;
@@ -198,16 +257,33 @@ static sn_status recv_advance(sn_coll_req *r, bool *moved)
     return SN_OK;
 }
 
+bool coll_p2p_peer_left(sn_coll_req *r)
+{
+    sn_coll *c = r->coll;
+    int local = c->local_of[r->peer];
+    bool receiving = r->kind == COLL_REQ_RECV && r->mail != NULL;
+    if (local < 0 || receiving)
+        return false;
+    coll_bell *bell = sn_gmem_head(c->seg, local);
+    if (__atomic_load_n(&bell->closed, __ATOMIC_ACQUIRE) == 0)
+        return false;
+    coll_advance(r); /* what it sent before is there by now */
+    if (r->status != SN_PENDING || (r->kind == COLL_REQ_RECV && r->mail != NULL))
+        return false;
+    return true;
+}
+
 /* ---- across hosts ---- */
 
 static sn_status net_advance(sn_coll_req *r, bool *moved)
 {
     sn_coll *c = r->coll;
+    uint64_t tag = (uint64_t) (r->making != NULL) << 38 | r->tag;
     sn_status status;
     if (r->net == NULL) {
         status = r->kind == COLL_REQ_NET_SEND
-                     ? sn_net_send(c->net, r->peer, r->tag, r->buf, r->bytes, &r->net)
-                     : sn_net_recv(c->net, r->peer, r->tag, r->buf, r->bytes, &r->net);
+                     ? sn_net_send(c->net, r->peer, tag, r->buf, r->bytes, &r->net)
+                     : sn_net_recv(c->net, r->peer, tag, r->buf, r->bytes, &r->net);
         if (status != SN_OK)
             return status == SN_AGAIN ? SN_PENDING : status;
         c->nets++;
@@ -256,16 +332,15 @@ void coll_p2p_withdraw(sn_coll_req *r, sn_status why)
         ring_peer(r);
     } else if (__atomic_compare_exchange_n(&r->mail->state, &posted, COLL_MAIL_FREE, false,
                                            __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
-        if (r->region >= 0)
-            coll_region_give(r->coll, r->region);
+        region_give(r);
     } /* else it is being read: the mail and its region stay out of use */
     r->mail = NULL;
 }
 
 /* ---- the calls ---- */
 
-static sn_status post(sn_coll *c, bool send, int peer, uint32_t tag, void *buf, uint64_t bytes,
-                      sn_time deadline, sn_coll_req **ret)
+sn_status coll_p2p_post(sn_coll *c, bool send, int peer, uint32_t tag, const char *making,
+                        void *buf, uint64_t bytes, sn_time deadline, sn_coll_req **ret)
 {
     if (peer < 0 || peer >= c->world || peer == c->rank)
         return sn_fail(SN_EINVAL, "rank %d has no peer %d in a job of %d", c->rank, peer, c->world);
@@ -285,6 +360,7 @@ static sn_status post(sn_coll *c, bool send, int peer, uint32_t tag, void *buf, 
                        .priority = 1 << 30, /* small and on somebody's critical path */
                        .peer = peer,
                        .tag = tag,
+                       .making = making,
                        .buf = buf,
                        .bytes = bytes,
                        .region = -1};
@@ -297,11 +373,18 @@ static sn_status post(sn_coll *c, bool send, int peer, uint32_t tag, void *buf, 
 sn_status sn_coll_send(sn_coll *c, int peer, uint32_t tag, const void *buf, uint64_t bytes,
                        sn_time deadline, sn_coll_req **ret)
 {
-    return post(c, true, peer, tag, (void *) (uintptr_t) buf, bytes, deadline, ret);
+    coll_lock(c);
+    sn_status status =
+        coll_p2p_post(c, true, peer, tag, NULL, (void *) (uintptr_t) buf, bytes, deadline, ret);
+    coll_unlock(c);
+    return status;
 }
 
 sn_status sn_coll_recv(sn_coll *c, int peer, uint32_t tag, void *buf, uint64_t bytes,
                        sn_time deadline, sn_coll_req **ret)
 {
-    return post(c, false, peer, tag, buf, bytes, deadline, ret);
+    coll_lock(c);
+    sn_status status = coll_p2p_post(c, false, peer, tag, NULL, buf, bytes, deadline, ret);
+    coll_unlock(c);
+    return status;
 }

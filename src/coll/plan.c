@@ -36,7 +36,8 @@ static bool same_call(const coll_plan *p, const sn_algo_call *c, int asked)
 {
     return p->arena != NULL && p->algorithm >= 0 && p->call.count == c->count &&
            p->call.op == c->op && p->call.red == c->red && p->call.dtype == c->dtype &&
-           p->call.root == c->root && p->call.in_place == c->in_place && p->asked == asked;
+           p->call.root == c->root && p->call.in_place == c->in_place &&
+           p->call.deterministic == c->deterministic && p->asked == asked;
 }
 
 /* The one not used for the longest time. A window's runs use fewer than there are. */
@@ -63,6 +64,7 @@ static sn_status build(sn_coll_group *g, const sn_algo_call *call, int asked, co
     else
         sn_arena_reset(p->arena);
     p->algorithm = -1;
+    p->mapped = false;
     SN_TRY(row->schedule(&g->algo, call, g->me, p->arena, &p->sched));
     for (int i = 0; i < n; i++)
         if (rows[i] == row)
@@ -74,7 +76,7 @@ static sn_status build(sn_coll_group *g, const sn_algo_call *call, int asked, co
 
 sn_status coll_plan_get(sn_coll_group *g, const sn_algo_call *call, int asked, coll_plan **ret)
 {
-    coll_plan *p = NULL;
+    coll_plan *p = g->last != NULL && same_call(g->last, call, asked) ? g->last : NULL;
     for (int i = 0; i < COLL_PLANS && p == NULL; i++)
         if (same_call(&g->plan[i], call, asked))
             p = &g->plan[i];
@@ -83,6 +85,7 @@ sn_status coll_plan_get(sn_coll_group *g, const sn_algo_call *call, int asked, c
         SN_TRY(build(g, call, asked, p));
     }
     p->tick = ++g->tick;
+    g->last = p;
     *ret = p;
     return SN_OK;
 }

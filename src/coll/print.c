@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * print — the fingerprint of a call, compared with every member of my host when it enters and with
- * one member of every other host (the same lane) by a small message.
+ * one member of every other host (a partner) by a small message.
  *
  * Who finds a difference tells the other hosts in the same message, so that members which agree
  * with all whom they talk to learn of it too. */
@@ -24,13 +24,17 @@ static const char *text(char out[120], coll_print p)
     const sn_algo_row *const *rows;
     int n = sn_algo_rows(&rows), used = 0;
     bool reduces = p.op == SN_ALL_REDUCE || p.op == SN_REDUCE_SCATTER;
+    bool rooted = p.op == SN_BROADCAST || p.op == SN_GATHER || p.op == SN_SCATTER;
+    sn_red red = (sn_red) (p.red & ~COLL_ORDERED);
     const char *dtype = p.dtype < SN_DTYPE_COUNT ? sn_dtype_name((sn_dtype) p.dtype) : "?";
-    used = snprintf(out, 120, "%s%s%s of %llu %s by %s", sn_coll_op_name((sn_coll_op) p.op),
-                    reduces ? " " : "", reduces ? sn_red_name((sn_red) p.red) : "",
-                    (unsigned long long) p.count, dtype,
+    used = snprintf(out, 120, "%s%s%s%s of %llu %s by %s", sn_coll_op_name((sn_coll_op) p.op),
+                    reduces ? " " : "", reduces ? sn_red_name(red) : "",
+                    p.red & COLL_ORDERED ? " in order" : "", (unsigned long long) p.count, dtype,
                     p.algorithm < n ? rows[p.algorithm]->name : "?");
-    if (p.op == SN_BROADCAST && used < 100)
-        snprintf(out + used, (size_t) (120 - used), " from member %u", p.root);
+    if (rooted && used < 100)
+        snprintf(out + used, (size_t) (120 - used), " with root %u", p.root);
+    else if (p.root != 0 && used < 100)
+        snprintf(out + used, (size_t) (120 - used), " in parts %08x", p.root);
     return out;
 }
 
@@ -44,20 +48,21 @@ static sn_status differ(const sn_coll_req *r, int a, coll_print pa, int b, coll_
                    text(ta, pa), b, sn_net_host_name(g->coll->net, b), text(tb, pb));
 }
 
-/* Tell the lanes on the other hosts that `rank` calls something else. */
+/* Tell the partners on the other hosts that `rank` calls something else. */
 static void poison(sn_coll_req *r, int rank, coll_print theirs)
 {
     sn_coll_group *g = r->group;
     coll_window *w = coll_window_of(g, r->seq);
-    for (int i = 0; i < g->lanes && !w->prints_sent; i++) {
+    for (int i = 0; i < g->partners && !w->prints_sent; i++) {
         coll_header bad = {.seq = r->seq,
                            .print = r->print,
                            .other = theirs,
                            .rank = g->coll->rank,
                            .bad_rank = rank};
         sn_net_req *send;
-        if (sn_net_send(g->coll->net, g->member[g->lane_member[i]].rank, coll_tag(r, 3), &bad,
-                        sizeof(bad), &send) != SN_OK)
+        int to = g->partner_member[i];
+        if (sn_net_send(g->coll->net, g->member[to].rank, coll_tag(r, to, 3, 0), &bad, sizeof(bad),
+                        &send) != SN_OK)
             continue;
         sn_status status = SN_PENDING;
         for (int n = 0; status == SN_PENDING && n < PRINT_TESTS; n++)
@@ -87,12 +92,12 @@ sn_status coll_prints_start(sn_coll_req *r)
     sn_coll_group *g = r->group;
     sn_coll *c = g->coll;
     coll_window *w = coll_window_of(g, r->seq);
-    for (int i = 0; i < g->lanes; i++) {
-        coll_lane *l = &w->lane[i];
-        int rank = g->member[g->lane_member[i]].rank;
+    for (int i = 0; i < g->partners; i++) {
+        coll_partner *l = &w->partner[i];
+        int to = g->partner_member[i], rank = g->member[to].rank;
         if (l->recv == NULL) {
-            sn_status status =
-                sn_net_recv(c->net, rank, coll_tag(r, 3), &l->in, sizeof(l->in), &l->recv);
+            sn_status status = sn_net_recv(c->net, rank, coll_tag(r, g->me, 3, 0), &l->in,
+                                           sizeof(l->in), &l->recv);
             if (status != SN_OK)
                 return status == SN_AGAIN ? SN_PENDING : status;
             c->nets++;
@@ -101,7 +106,7 @@ sn_status coll_prints_start(sn_coll_req *r)
             l->out =
                 (coll_header){.seq = r->seq, .print = r->print, .rank = c->rank, .bad_rank = -1};
             sn_status status =
-                sn_net_send(c->net, rank, coll_tag(r, 3), &l->out, sizeof(l->out), &l->send);
+                sn_net_send(c->net, rank, coll_tag(r, to, 3, 0), &l->out, sizeof(l->out), &l->send);
             if (status != SN_OK)
                 return status == SN_AGAIN ? SN_PENDING : status;
             c->nets++;
@@ -111,7 +116,7 @@ sn_status coll_prints_start(sn_coll_req *r)
     return SN_OK;
 }
 
-static sn_status compare(sn_coll_req *r, const coll_lane *l)
+static sn_status compare(sn_coll_req *r, const coll_partner *l)
 {
     sn_coll_group *g = r->group;
     const coll_header *h = &l->in;
@@ -123,7 +128,7 @@ static sn_status compare(sn_coll_req *r, const coll_lane *l)
     return SN_OK;
 }
 
-/* One end of a lane: done when its request is gone. */
+/* One end of a partner's exchange: done when its request is gone. */
 static sn_status finish(sn_coll *c, sn_net_req **req)
 {
     if (*req == NULL)
@@ -141,8 +146,8 @@ sn_status coll_prints_done(sn_coll_req *r)
     sn_coll_group *g = r->group;
     coll_window *w = coll_window_of(g, r->seq);
     bool all = w->prints_sent;
-    for (int i = 0; i < g->lanes && w->prints_sent && !w->prints_ok; i++) {
-        coll_lane *l = &w->lane[i];
+    for (int i = 0; i < g->partners && w->prints_sent && !w->prints_ok; i++) {
+        coll_partner *l = &w->partner[i];
         bool had = l->recv != NULL;
         sn_status got = finish(g->coll, &l->recv);
         if (got < 0)
@@ -162,8 +167,8 @@ int coll_prints_wait_for(const sn_coll_req *r)
 {
     const sn_coll_group *g = r->group;
     const coll_window *w = &g->window[r->seq % COLL_WINDOW];
-    for (int i = 0; i < g->lanes; i++)
-        if (w->lane[i].recv != NULL || w->lane[i].send != NULL)
-            return g->member[w->lane[i].member].rank;
+    for (int i = 0; i < g->partners; i++)
+        if (w->partner[i].recv != NULL || w->partner[i].send != NULL)
+            return g->member[w->partner[i].member].rank;
     return -1;
 }

@@ -53,13 +53,14 @@ static sn_record_what of_group(const sn_coll_req *r, uint64_t bytes)
 {
     sn_coll_op op = r->call.op;
     bool reduces = op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
+    bool rooted = op == SN_BROADCAST || op == SN_GATHER || op == SN_SCATTER;
     return (sn_record_what){.op = (uint8_t) op,
                             .red =
                                 reduces ? (uint8_t) (WORD_RED + r->call.red) : SN_RECORDER_NO_WORD,
                             .algorithm = (uint8_t) (WORD_ALGORITHM + r->print.algorithm),
                             .dtype = (uint8_t) r->call.dtype,
                             .group = r->group->recorded,
-                            .peer = op == SN_BROADCAST ? r->call.root : -1,
+                            .peer = rooted ? r->call.root : -1,
                             .seq = r->seq,
                             .count = (uint64_t) r->call.count,
                             .bytes = bytes};
@@ -89,6 +90,10 @@ void coll_record_launch(sn_coll_req *r)
     sn_recorder *to = r->coll->recorder;
     sn_record_what what;
     uint64_t bytes = bytes_of(r);
+    if (r->making != NULL) { /* no operation of the caller's */
+        coll_advance(r);
+        return;
+    }
     r->brief = bytes < LONG;
     if (!r->brief) {
         what = what_of(r, bytes);

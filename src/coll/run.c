@@ -6,79 +6,142 @@
  * its turn. A step is begun again where it stopped: `moved` of the run. */
 #include "coll/coll_private.h"
 
-#include <stdlib.h>
-
-static size_t element(const sn_coll_req *r)
+static size_t element(const coll_run *run)
 {
-    return sn_dtype_bytes(r->run.plan->call.dtype);
+    return sn_dtype_bytes(run->plan->call.dtype);
 }
 
-static void *address(const sn_coll_req *r, sn_place p, int64_t more)
+/* ---- places ---- */
+
+uint64_t coll_place_of(const sn_coll *c, const void *p, uint64_t bytes)
+{
+    uint64_t at;
+    if (sn_gmem_find(c->seg, p, bytes, &at))
+        return at;
+    for (int i = 0; i < c->uses; i++)
+        if (sn_gmem_find(c->use[i].seg, p, bytes, &at))
+            return (uint64_t) (i + 1) << 56 | at;
+    return COLL_NOWHERE;
+}
+
+bool coll_place_known(const sn_coll *c, int local, uint64_t place)
+{
+    int i = (int) (place >> 56);
+    return i == 0 || c->use[i - 1].base[local] != NULL;
+}
+
+unsigned char *coll_place_at(const sn_coll *c, int local, uint64_t place)
+{
+    int i = (int) (place >> 56);
+    uint64_t at = place & (UINT64_MAX >> 8);
+    if (i > c->uses)
+        return NULL;
+    unsigned char *base = i > 0 ? c->use[i - 1].base[local] : sn_gmem_base(c->seg, local);
+    return base != NULL ? base + at : NULL;
+}
+
+static unsigned char *theirs(const sn_coll_req *r, const coll_run *run, int member, bool in)
+{
+    const coll_member *m = &r->group->member[member];
+    const coll_sign *s = coll_sign_of(m->block, r->seq, run->lane);
+    uint64_t place = in ? s->in_at : s->out_at;
+    return place >> 56 == 0 ? m->base + place : coll_place_at(r->coll, m->local, place);
+}
+
+/* My element `at` of the chunk: in the image when a peer touches it, else the caller's own. */
+static unsigned char *mine(const sn_coll_req *r, const coll_run *run, bool in, int64_t at)
+{
+    const coll_plan *p = run->plan;
+    bool first = in || p->call.in_place;
+    unsigned char *base = in ? run->in : run->out;
+    if (!(in ? run->in_staged : run->out_staged) || r->many != NULL ||
+        coll_stage_has(first ? p->stage_in : p->stage_out, first ? p->stage_ins : p->stage_outs,
+                       at))
+        return base + (size_t) at * element(run);
+    const unsigned char *user = in ? r->call.in : r->call.out;
+    int64_t block = at / run->n;
+    return (unsigned char *) (uintptr_t) user +
+           (size_t) (block * r->call.count + run->at + at % run->n) * element(run);
+}
+
+static void *address(const sn_coll_req *r, const coll_run *run, sn_place p, int64_t more)
 {
     const sn_coll_group *g = r->group;
-    const coll_member *m = &g->member[p.member];
-    size_t at = (size_t) (p.at + more) * element(r);
-    coll_slot *s = coll_slot_of(m->block, r->seq);
+    size_t skip = (size_t) more * element(run), at = (size_t) p.at * element(run);
     switch (p.buf) {
     case SN_BUF_IN:
-        return p.member == g->me ? r->run.in + at : m->base + s->in_at + at;
     case SN_BUF_OUT:
-        return p.member == g->me ? r->run.out + at : m->base + s->out_at + at;
+        if (p.member == g->me)
+            return mine(r, run, p.buf == SN_BUF_IN, p.at) + skip;
+        return theirs(r, run, p.member, p.buf == SN_BUF_IN) + at + skip;
     case SN_BUF_TMP:
-        return g->tmp[r->seq % COLL_WINDOW] + at;
+        return run->tmp + at + skip;
+    case SN_BUF_WIDE:
+        return run->wide + (size_t) (p.at + more) * sizeof(float);
     case SN_BUF_NOTE:
         break;
     }
-    return s->note + at;
+    coll_slot *s = coll_slot_of(g->member[p.member].block, r->seq);
+    return (run->voting ? s->vote : s->note) + at + skip;
 }
 
 /* ---- signals ---- */
 
-static uint64_t offset(const sn_coll *c, const unsigned char *p)
-{
-    uint64_t at;
-    return p != NULL && sn_gmem_find(c->seg, p, 1, &at) ? at : COLL_NOWHERE;
-}
-
-static void signal(sn_coll_req *r, const sn_step *step)
+static void signal(sn_coll_req *r, coll_run *run, const sn_step *step)
 {
     sn_coll_group *g = r->group;
-    coll_slot *s = coll_slot_of(g->block, r->seq);
-    if (step->round == 1 && r->run.plan->sched.shared) {
-        s->in_at = offset(g->coll, r->run.in);
-        s->out_at = offset(g->coll, r->run.out);
+    coll_sign *s = coll_sign_of(g->block, r->seq, run->lane);
+    if (step->round == 1 && run->plan->sched.shared) {
+        s->in_at = run->in != NULL ? coll_place_of(g->coll, run->in, 1) : COLL_NOWHERE;
+        s->out_at = run->out != NULL ? coll_place_of(g->coll, run->out, 1) : COLL_NOWHERE;
     }
-    if (r->run.base == 0 && step->round == 1)
-        s->print = r->print;
-    coll_store(&s->stamp, COLL_STAMP(r->seq, r->run.base + step->round));
+    if (run->lane == 0 && run->base == 0 && step->round == 1)
+        coll_slot_of(g->block, r->seq)->print = r->print;
+    coll_store(&s->stamp, COLL_STAMP(r->seq, run->base + (uint32_t) step->round));
     if (g->locals > 0)
         coll_ring_members(g);
 }
 
-static bool came(const sn_coll_req *r, int member, uint64_t stamp)
+static bool came(const sn_coll_req *r, const coll_run *run, int member, uint64_t stamp)
 {
-    return coll_load(&coll_slot_of(r->group->member[member].block, r->seq)->stamp) >= stamp;
+    return coll_load(&coll_sign_of(r->group->member[member].block, r->seq, run->lane)->stamp) >=
+           stamp;
 }
 
 /* The first member that the WAIT step waits for, -1 none. */
-static int missing(const sn_coll_req *r, const sn_step *step)
+static int missing(const sn_coll_req *r, const coll_run *run, const sn_step *step)
 {
     const sn_coll_group *g = r->group;
-    uint64_t stamp = COLL_STAMP(r->seq, r->run.base + step->round);
+    uint64_t stamp = COLL_STAMP(r->seq, run->base + (uint32_t) step->round);
     if (step->member != SN_ALL)
-        return came(r, step->member, stamp) ? -1 : step->member;
+        return came(r, run, step->member, stamp) ? -1 : step->member;
     for (int i = 0; i < g->locals; i++)
-        if (!came(r, g->local[i], stamp))
+        if (!came(r, run, g->local[i], stamp))
             return g->local[i];
     return -1;
 }
 
-static sn_status wait(sn_coll_req *r, const sn_step *step)
+/* Do I know the segments in which the others have their buffers? */
+static sn_status check_places(const sn_coll_req *r, const coll_run *run)
 {
-    if (missing(r, step) >= 0)
-        return SN_PENDING;
-    if (r->entered || step->member != SN_ALL)
-        return SN_OK;
+    const sn_coll_group *g = r->group;
+    for (int i = 0; i < g->locals; i++) {
+        const coll_member *m = &g->member[g->local[i]];
+        const coll_sign *s = coll_sign_of(m->block, r->seq, run->lane);
+        uint64_t place[2] = {s->in_at, s->out_at};
+        for (int k = 0; k < 2; k++)
+            if (place[k] != COLL_NOWHERE && place[k] >> 56 != 0 &&
+                coll_place_at(r->coll, m->local, place[k]) == NULL)
+                return sn_fail(SN_EINVAL,
+                               "the buffer of rank %d (%s) is in a segment that rank %d does not "
+                               "know: all its ranks call sn_coll_use first",
+                               m->rank, sn_net_host_name(r->coll->net, m->rank), r->coll->rank);
+    }
+    return SN_OK;
+}
+
+static sn_status enter(sn_coll_req *r, const coll_run *run)
+{
     coll_window *w = coll_window_of(r->group, r->seq);
     SN_TRY(coll_prints_local(r));
     if (!w->prints_sent) {
@@ -90,164 +153,149 @@ static sn_status wait(sn_coll_req *r, const sn_step *step)
     return SN_OK;
 }
 
+static sn_status wait(sn_coll_req *r, coll_run *run, const sn_step *step)
+{
+    if (missing(r, run, step) >= 0)
+        return SN_PENDING;
+    if (step->member != SN_ALL)
+        return SN_OK;
+    if (!r->entered) {
+        sn_status status = enter(r, run);
+        if (status != SN_OK)
+            return status;
+    }
+    bool shown = step->round == 1 && run->plan->sched.shared;
+    return shown ? check_places(r, run) : SN_OK;
+}
+
 /* ---- data ---- */
 
-static int64_t piece(const sn_coll_req *r, const sn_step *step)
+static int64_t piece(const coll_run *run, const sn_step *step)
 {
-    int64_t left = step->count - r->run.moved;
-    return SN_MIN(left, (int64_t) (COLL_PIECE / element(r)));
+    int64_t left = step->count - run->moved;
+    return SN_MIN(left, (int64_t) (COLL_PIECE / element(run)));
 }
 
-static bool stream(const sn_coll_req *r, const sn_step *step)
+/* A chunk's OUT is small; it is the call whose result would only push others out of the caches. */
+static bool stream(const sn_coll_req *r, const coll_run *run, const sn_step *step)
 {
-    return (size_t) step->count * element(r) * (size_t) (step->srcs + step->dsts) >= COLL_STREAM;
+    if (r->chunked)
+        return false;
+    return (size_t) step->count * element(run) * (size_t) (step->srcs + step->dsts) >= COLL_STREAM;
 }
 
-static void count_host(sn_coll_req *r, const sn_step *step, int64_t n)
+static void count_host(sn_coll_req *r, const coll_run *run, const sn_step *step, int64_t n)
 {
-    const sn_sched *s = &r->run.plan->sched;
+    const sn_sched *s = &run->plan->sched;
     for (int i = 0; i < step->srcs; i++)
         if (s->place[step->src + i].member != r->group->me)
-            r->coll->stats.bytes_host += (uint64_t) n * element(r);
+            r->coll->stats.bytes_host += (uint64_t) n * element(run);
 }
 
-static sn_status copy(sn_coll_req *r, const sn_step *step)
+static sn_status copy(sn_coll_req *r, coll_run *run, const sn_step *step)
 {
-    const sn_sched *s = &r->run.plan->sched;
-    int64_t n = piece(r, step);
-    r->coll->kernels->copy(address(r, s->place[step->dst], r->run.moved),
-                           address(r, s->place[step->src], r->run.moved), (size_t) n * element(r),
-                           stream(r, step));
-    count_host(r, step, n);
-    r->run.moved += n;
-    return r->run.moved == step->count ? SN_OK : SN_AGAIN;
+    const sn_sched *s = &run->plan->sched;
+    int64_t n = piece(run, step);
+    r->coll->kernels->copy(address(r, run, s->place[step->dst], run->moved),
+                           address(r, run, s->place[step->src], run->moved),
+                           (size_t) n * element(run), stream(r, run, step));
+    count_host(r, run, step, n);
+    run->moved += n;
+    return run->moved == step->count ? SN_OK : SN_AGAIN;
 }
 
-static sn_status reduce(sn_coll_req *r, const sn_step *step)
+static sn_status reduce(sn_coll_req *r, coll_run *run, const sn_step *step)
 {
     sn_coll_group *g = r->group;
-    const sn_sched *s = &r->run.plan->sched;
-    int64_t n = piece(r, step);
-    for (int i = 0; i < step->srcs; i++)
-        g->src_ptr[i] = address(r, s->place[step->src + i], r->run.moved);
-    for (int i = 0; i < step->dsts; i++)
-        g->dst_ptr[i] = address(r, s->place[step->dst + i], r->run.moved);
-    sn_fold f = {.red = r->run.plan->call.red,
-                 .dtype = r->run.plan->call.dtype,
+    const sn_sched *s = &run->plan->sched;
+    int64_t n = piece(run, step);
+    for (int i = 0; i < step->srcs; i++) {
+        g->src_ptr[i] = address(r, run, s->place[step->src + i], run->moved);
+        g->src_wide[i] = s->place[step->src + i].buf == SN_BUF_WIDE;
+    }
+    for (int i = 0; i < step->dsts; i++) {
+        g->dst_ptr[i] = address(r, run, s->place[step->dst + i], run->moved);
+        g->dst_wide[i] = s->place[step->dst + i].buf == SN_BUF_WIDE;
+    }
+    sn_fold f = {.red = run->plan->call.red,
+                 .dtype = run->plan->call.dtype,
                  .dst = g->dst_ptr,
                  .src = g->src_ptr,
                  .dsts = step->dsts,
                  .srcs = step->srcs,
                  .count = n,
                  .divide = step->divide,
-                 .stream = stream(r, step)};
+                 .src_wide = s->wide_count > 0 ? g->src_wide : NULL,
+                 .dst_wide = s->wide_count > 0 ? g->dst_wide : NULL,
+                 .stream = stream(r, run, step)};
     r->coll->kernels->fold(&f);
-    count_host(r, step, n);
-    r->run.moved += n;
-    return r->run.moved == step->count ? SN_OK : SN_AGAIN;
+    count_host(r, run, step, n);
+    run->moved += n;
+    return run->moved == step->count ? SN_OK : SN_AGAIN;
 }
 
 /* ---- across hosts ---- */
 
-static sn_status net(sn_coll_req *r, const sn_step *step)
+static sn_status transfer(sn_coll_req *r, coll_run *run, const sn_step *step)
 {
-    sn_coll *c = r->coll;
-    coll_window *w = coll_window_of(r->group, r->seq);
-    const sn_sched *s = &r->run.plan->sched;
+    const sn_sched *s = &run->plan->sched;
     bool send = step->kind == SN_STEP_SEND;
-    if (send && (size_t) step->count * element(r) > COLL_EAGER && !w->prints_ok) {
+    sn_place place = s->place[send ? step->src : step->dst];
+    size_t el = place.buf == SN_BUF_WIDE ? sizeof(float) : element(run);
+    size_t bytes = (size_t) step->count * el;
+    if (send && bytes > COLL_EAGER && !coll_window_of(r->group, r->seq)->prints_ok) {
         sn_status print = coll_prints_done(r);
         if (print != SN_OK)
             return print;
     }
-    void *buf = address(r, s->place[send ? step->src : step->dst], 0);
-    size_t bytes = (size_t) step->count * element(r);
-    int rank = r->group->member[step->member].rank;
-    sn_net_req **req = &w->net[w->nets];
-    sn_status status = send ? sn_net_send(c->net, rank, coll_tag(r, 2), buf, bytes, req)
-                            : sn_net_recv(c->net, rank, coll_tag(r, 2), buf, bytes, req);
-    if (status != SN_OK)
-        return status == SN_AGAIN ? SN_PENDING : status;
-    w->net_member[w->nets++] = step->member;
-    c->nets++;
-    if (!send)
-        c->stats.bytes_net += bytes;
-    return SN_OK;
+    return coll_transfer_start(r, run, step, address(r, run, place, 0), bytes);
 }
 
-/* Until everything sent and received is. A wrong size says less than the print that came with it,
- * and nothing from another host is passed on before its print was right. */
-static sn_status fence(sn_coll_req *r)
+/* Until everything sent and received is; and nothing from another host is passed on before its
+ * print was right. */
+static sn_status fence(sn_coll_req *r, coll_run *run, bool *moved)
 {
-    sn_coll *c = r->coll;
-    coll_window *w = coll_window_of(r->group, r->seq);
-    for (int i = 0; i < w->nets;) {
-        sn_status status = sn_net_test(c->net, w->net[i]);
-        if (status == SN_PENDING) {
-            i++;
-            continue;
-        }
-        w->nets--;
-        c->nets--;
-        w->net[i] = w->net[w->nets];
-        w->net_member[i] = w->net_member[w->nets];
-        if (status < 0) {
-            sn_status print = status == SN_EMISMATCH ? coll_prints_done(r) : SN_OK;
-            return print < 0 ? print : status;
-        }
+    if (run->transfers > 0) {
+        sn_status status = coll_transfers_some(r, run, moved);
+        if (status != SN_OK)
+            return status;
     }
-    if (w->nets > 0)
-        return SN_PENDING;
-    return w->prints_ok || !r->entered ? SN_OK : coll_prints_done(r);
-}
-
-void coll_window_cancel(sn_coll_group *g, coll_window *w)
-{
-    sn_coll *c = g->coll;
-    for (int i = 0; i < w->nets; i++)
-        sn_net_cancel(c->net, w->net[i]);
-    c->nets -= w->nets;
-    w->nets = 0;
-    for (int i = 0; i < g->lanes; i++) {
-        sn_net_req **end[2] = {&w->lane[i].recv, &w->lane[i].send};
-        for (int k = 0; k < 2; k++) {
-            if (*end[k] == NULL)
-                continue;
-            sn_net_cancel(c->net, *end[k]);
-            *end[k] = NULL;
-            c->nets--;
-        }
-    }
+    return coll_window_of(r->group, r->seq)->prints_ok || !r->entered ? SN_OK : coll_prints_done(r);
 }
 
 /* ---- the steps ---- */
 
-static sn_status one(sn_coll_req *r, const sn_step *step)
+static sn_status one(sn_coll_req *r, coll_run *run, const sn_step *step, bool *moved)
 {
     switch (step->kind) {
     case SN_STEP_SIGNAL:
-        signal(r, step);
+        signal(r, run, step);
         return SN_OK;
     case SN_STEP_WAIT:
-        return wait(r, step);
+        return wait(r, run, step);
     case SN_STEP_COPY:
-        return copy(r, step);
+        return copy(r, run, step);
     case SN_STEP_REDUCE:
-        return reduce(r, step);
+        return reduce(r, run, step);
     case SN_STEP_SEND:
     case SN_STEP_RECV:
-        return net(r, step);
+        return transfer(r, run, step);
     case SN_STEP_FENCE:
         break;
     }
-    return fence(r);
+    return fence(r, run, moved);
 }
 
-sn_status coll_run_some(sn_coll_req *r, bool *moved)
+sn_status coll_run_some(sn_coll_req *r, coll_run *run, bool *moved)
 {
-    const sn_sched *s = &r->run.plan->sched;
-    while (r->run.step < s->steps) {
-        sn_status status = one(r, &s->step[r->run.step]);
+    const sn_sched *s = &run->plan->sched;
+    if (run->transfers > 0) {
+        sn_status status = coll_transfers_some(r, run, moved);
+        if (status < 0)
+            return status;
+    }
+    while (run->step < s->steps) {
+        sn_status status = one(r, run, &s->step[run->step], moved);
         if (status == SN_AGAIN) {
             *moved = true;
             return SN_PENDING;
@@ -255,22 +303,41 @@ sn_status coll_run_some(sn_coll_req *r, bool *moved)
         if (status != SN_OK)
             return status;
         *moved = true;
-        r->run.step++;
-        r->run.moved = 0;
+        run->step++;
+        run->moved = 0;
     }
-    return fence(r);
+    return fence(r, run, moved);
 }
 
-int coll_run_waits_for(const sn_coll_req *r)
+/* Notes outlive a run: before the next one of this operation writes them all have read them. */
+bool coll_run_closed(sn_coll_req *r, coll_run *run)
 {
     const sn_coll_group *g = r->group;
-    const coll_window *w = &g->window[r->seq % COLL_WINDOW];
-    const sn_sched *s = &r->run.plan->sched;
-    const sn_step *step = r->run.step < s->steps ? &s->step[r->run.step] : NULL;
+    uint64_t stamp = COLL_STAMP(r->seq, run->base + (uint32_t) run->plan->sched.rounds + 1);
+    if (!run->closing) {
+        run->closing = true;
+        coll_store(&coll_sign_of(g->block, r->seq, run->lane)->stamp, stamp);
+        coll_ring_members(r->group);
+    }
+    for (int i = 0; i < g->locals; i++)
+        if (!came(r, run, g->local[i], stamp))
+            return false;
+    return true;
+}
+
+int coll_run_waits_for(const sn_coll_req *r, const coll_run *run)
+{
+    const sn_coll_group *g = r->group;
+    const sn_sched *s = &run->plan->sched;
+    const sn_step *step = run->step < s->steps ? &s->step[run->step] : NULL;
+    sn_step close = {.member = SN_ALL, .round = s->rounds + 1};
     int member = -1;
     if (step != NULL && step->kind == SN_STEP_WAIT)
-        member = missing(r, step);
-    else if (w->nets > 0)
-        member = w->net_member[0];
+        member = missing(r, run, step);
+    else if (run->closing)
+        member = missing(r, run, &close);
+    for (int i = 0; i < run->transfers && member < 0; i++)
+        if (run->transfer[i].flying > 0)
+            member = run->transfer[i].member;
     return member < 0 ? -1 : g->member[member].rank;
 }

@@ -8,6 +8,7 @@
  * put a full fence in between, so one of them sees the other. */
 #include "coll/coll_private.h"
 
+#include <limits.h>
 #include <linux/futex.h>
 #include <sched.h>
 #include <stdio.h>
@@ -37,7 +38,7 @@ void coll_ring_bell(coll_bell *bell)
     if (__atomic_load_n(&bell->sleeping, __ATOMIC_RELAXED) == 0)
         return;
     __atomic_fetch_add(&bell->rung, 1, __ATOMIC_RELEASE);
-    futex(&bell->rung, FUTEX_WAKE, 1, NULL);
+    futex(&bell->rung, FUTEX_WAKE, INT_MAX, NULL);
 }
 
 void coll_ring_members(sn_coll_group *g)
@@ -47,15 +48,19 @@ void coll_ring_members(sn_coll_group *g)
         coll_ring_bell(g->member[g->local[i]].bell);
 }
 
+/* The lock is held before and after, but not while it sleeps. */
 static void sleep_on_bell(sn_coll *c, sn_time ns)
 {
     uint32_t rung = __atomic_load_n(&c->bell->rung, __ATOMIC_ACQUIRE);
     __atomic_store_n(&c->bell->sleeping, 1, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (!coll_progress(c)) {
+    bool moved = coll_progress(c);
+    coll_unlock(c);
+    if (!moved) {
         struct timespec t = {.tv_nsec = ns};
         futex(&c->bell->rung, FUTEX_WAIT, rung, &t);
     }
+    coll_lock(c);
     __atomic_store_n(&c->bell->sleeping, 0, __ATOMIC_RELAXED);
 }
 
@@ -98,43 +103,46 @@ static void out_of_time(sn_coll_req *r, sn_time now)
     fail(r, SN_ETIME);
 }
 
-/* A member of my host that gave up this operation, or one before it: it will never take part. */
-static bool peer_gave_up(sn_coll_req *r)
+static void peer_has_left(sn_coll_req *r)
 {
-    sn_coll_group *g = r->group;
-    for (int i = 0; r->kind == COLL_REQ_GROUP && i < g->locals; i++) {
-        const coll_member *m = &g->member[g->local[i]];
-        uint64_t seq = coll_load(&m->block->failed_seq);
-        if (seq == 0 || seq > r->seq ||
-            __atomic_load_n(&m->block->group, __ATOMIC_RELAXED) != g->id)
-            continue;
-        sn_status status = m->block->status;
-        sn_fail(status, "%.239s", m->block->text);
-        fail(r, status);
-        return true;
+    sn_coll *c = r->coll;
+    char what[200];
+    sn_fail(SN_EPEER, "rank %d (%s): %s: rank %d (%s) has left", c->rank,
+            sn_net_host_name(c->net, c->rank), coll_req_text(r, what), r->peer,
+            sn_net_host_name(c->net, r->peer));
+    fail(r, SN_EPEER);
+}
+
+static void look_at(sn_coll_req *r, sn_status alive, sn_time now)
+{
+    sn_coll *c = r->coll;
+    char what[200];
+    if (r->since == 0)
+        r->since = now;
+    if (alive < 0) {
+        alive = sn_net_alive(c->net);
+        sn_fail_in(alive, "rank %d (%s): %s", c->rank, sn_net_host_name(c->net, c->rank),
+                   coll_req_text(r, what));
+        fail(r, alive);
+    } else if (r->kind == COLL_REQ_GROUP ? coll_peer_gave_up(r) : r->status != SN_PENDING) {
+        return;
+    } else if (r->kind != COLL_REQ_GROUP && coll_p2p_peer_left(r)) {
+        peer_has_left(r);
+    } else if (r->status == SN_PENDING && now > r->deadline) {
+        out_of_time(r, now);
     }
-    return false;
 }
 
 void coll_look_around(sn_coll *c)
 {
-    char what[200];
+    coll_news_listen(c);
+    coll_aborts(c);
     sn_status alive = sn_net_look(c->net);
     sn_time now = sn_now();
-    for (sn_coll_req *r = c->active; r != NULL; r = r->next) {
-        if (r->status != SN_PENDING)
-            continue;
-        if (r->since == 0)
-            r->since = now;
-        if (alive < 0) {
-            alive = sn_net_alive(c->net);
-            sn_fail_in(alive, "rank %d (%s): %s", c->rank, sn_net_host_name(c->net, c->rank),
-                       coll_req_text(r, what));
-            fail(r, alive);
-        } else if (!peer_gave_up(r) && now > r->deadline) {
-            out_of_time(r, now);
-        }
-    }
+    c->looked_around = now;
+    for (sn_coll_req *r = c->active; r != NULL; r = r->next)
+        if (r->status == SN_PENDING)
+            look_at(r, alive, now);
 }
 
 static void say(sn_coll_req *r)
@@ -154,16 +162,27 @@ static void say(sn_coll_req *r)
 
 /* ---- the public waits ---- */
 
-/* The n-th turn in a row in which nothing moved. */
-static void idle(sn_coll *c, sn_coll_req *r, int n)
+static void relax(sn_coll *c, int n)
 {
-    int spins = c->crowded ? 8 : 400;
+    if (!c->threads && n % 4 == 1) /* takes the time of a pause */
+        c->looked = sn_recorder_now(c->recorder);
+    else
+        RELAX();
+}
+
+static void yield(sn_coll *c)
+{
+    coll_unlock(c);
+    sched_yield();
+    coll_lock(c);
+}
+
+void coll_idle(sn_coll *c, sn_coll_req *r, int n)
+{
+    int spins = c->crowded || c->threads ? 8 : 400;
     int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
     if (n <= spins) {
-        if (n % 4 == 1) /* takes the time of a pause */
-            c->looked = sn_recorder_now(c->recorder);
-        else
-            RELAX();
+        relax(c, n);
         return;
     }
     c->looked = 0;
@@ -174,10 +193,13 @@ static void idle(sn_coll *c, sn_coll_req *r, int n)
     if (r->status != SN_PENDING)
         return;
     if (n <= spins + yields)
-        sched_yield();
+        yield(c);
     else
-        sleep_on_bell(c, c->nets > 0 ? SLEEP_NET : SLEEP);
+        sleep_on_bell(c, SN_MIN(c->nets > 0 ? SLEEP_NET : SLEEP,
+                                SN_MAX(r->deadline - c->looked_around, 1000)));
 }
+
+/* ---- the public waits ---- */
 
 /* Hand the outcome to the caller and the request back to its pool. */
 static sn_status take(sn_coll_req *r)
@@ -193,28 +215,65 @@ static sn_status take(sn_coll_req *r)
     return status;
 }
 
+/* While things move nobody looks around by itself. */
+#define LOOK_MOVES 64
+
+static void wait_alone(sn_coll_req *r)
+{
+    sn_coll *c = r->coll;
+    int moves = 0;
+    for (int n = 1; r->status == SN_PENDING; n++) {
+        if (coll_progress(c)) {
+            n = 0, c->looked = 0;
+            if (++moves % LOOK_MOVES == 0)
+                coll_look_around(c);
+        } else if (r->status == SN_PENDING) {
+            coll_idle(c, r, n);
+        }
+    }
+    c->looked = 0;
+}
+
+sn_status coll_wait(sn_coll_req *r)
+{
+    if (r->coll->threads)
+        coll_threads_wait(r);
+    else
+        wait_alone(r);
+    return take(r);
+}
+
 sn_status sn_coll_wait(sn_coll_req *req)
 {
     sn_coll *c = req->coll;
-    for (int n = 1; req->status == SN_PENDING; n++) {
-        if (coll_progress(c))
-            n = 0, c->looked = 0;
-        else if (req->status == SN_PENDING)
-            idle(c, req, n);
-    }
-    c->looked = 0;
-    return take(req);
+    coll_lock(c);
+    sn_status status = coll_wait(req);
+    coll_unlock(c);
+    return status;
+}
+
+/* Who only asks now and then has deadlines and deaths looked after too. */
+static void glance(sn_coll *c)
+{
+    if (sn_now() - c->looked_around >= SN_MS)
+        coll_look_around(c);
 }
 
 sn_status sn_coll_test(sn_coll_req *req)
 {
     sn_coll *c = req->coll;
-    if (req->status == SN_PENDING && !coll_progress(c) && ++c->polls % 64 == 0)
-        coll_look_around(c);
-    return req->status == SN_PENDING ? SN_PENDING : take(req);
+    coll_lock(c);
+    if (req->status == SN_PENDING && !coll_progress(c))
+        glance(c);
+    sn_status status = req->status == SN_PENDING ? SN_PENDING : take(req);
+    coll_unlock(c);
+    return status;
 }
 
 void sn_coll_progress(sn_coll *c)
 {
-    coll_progress(c);
+    coll_lock(c);
+    if (!coll_progress(c) && c->active != NULL)
+        glance(c);
+    coll_unlock(c);
 }

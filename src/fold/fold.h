@@ -3,12 +3,23 @@
  * fold — the loops that touch data: sources → destinations, each read and written once.
  *
  * Elements are combined in f32 in the order of the sources, so the result depends on nothing but
- * the inputs: not on the vector width, alignment or position. NaN in, NaN out, for max and min too;
- * subnormals stay. Pure: `stream` writes past the caches, for results larger than them. */
+ * the inputs: not on the vector width, alignment, position or the caller's mode of computing
+ * (rounding, flush-to-zero), which is as it was afterwards. NaN in, NaN out, for max and min too;
+ * +0 is greater than -0; subnormals stay. Pure: `stream` writes past the caches, for results larger
+ * than them.
+ *
+ *   dtype    in memory     in between               on the way out
+ *   F32      4 bytes       f32                      as it is
+ *   BF16     2 bytes       widened to f32, exact    rounded once, to nearest even
+ *   F16      2 bytes       widened to f32, exact    rounded once, to nearest even
+ *
+ * A wide operand holds F32 whatever dtype says: sums of bf16 and f16 that go on elsewhere stay
+ * wide and are rounded where they end. */
 #ifndef SN_FOLD_FOLD_H
 #define SN_FOLD_FOLD_H
 
 #include "base/base.h"
+#include "fold/number.h"
 
 typedef enum sn_red { SN_SUM, SN_AVG, SN_MAX, SN_MIN, SN_REDS } sn_red;
 
@@ -16,18 +27,19 @@ const char *sn_red_name(sn_red red); /* "sum" */
 
 typedef struct sn_fold {
     sn_red red;
-    sn_dtype dtype; /* SN_F32 or SN_BF16 */
+    sn_dtype dtype; /* SN_F32, SN_BF16 or SN_F16 */
     void *const *dst;
     const void *const *src;
     int dsts, srcs;
     int64_t count;
-    int divide; /* 0: none */
+    int divide; /* 0: none; in f32, before rounding */
     bool stream;
+    const uint8_t *src_wide, *dst_wide; /* [srcs], [dsts]: 1 where it holds F32; NULL: nowhere */
 } sn_fold;
 
 typedef struct sn_fold_table {
     const char *name;
-    void (*fold)(const sn_fold *f);
+    void (*fold)(const sn_fold *f); /* a destination may be a source of the same element size */
     void (*copy)(void *dst, const void *src, size_t bytes, bool stream);
 } sn_fold_table;
 

@@ -6,11 +6,16 @@
  *   STREAM(dst, v)        store a vector of floats past the caches, dst aligned to BYTES
  *   STREAM_HALF(dst, v)   likewise a half vector of uint16_t
  *   STREAM_END()          makes streamed stores visible before any later store
+ *   WIDEN(h)              a half vector of uint16_t as a vector of uint32_t
+ *   NARROW(u)             the reverse, of numbers below 65,536
+ *   WIDEN_F16(h)          a half vector of f16 as a vector of floats
+ *   NARROW_F16(v)         the reverse, to nearest even
  *
  * Four vectors are in flight per turn: that hides the latency of the adds and the fetching of the
  * pointers. */
 #include "fold/fold.h"
 
+#include <math.h>
 #include <string.h>
 
 #define LANES (BYTES / 4)
@@ -31,30 +36,60 @@ INLINE vf pick(vi mask, vf a, vf b)
     return (vf) ((mask & (vi) a) | (~mask & (vi) b));
 }
 
+/* Of equal numbers the one with more (max: fewer) sign bits: they differ only if they are zeros. */
 INLINE vf join(sn_red red, vf a, vf b)
 {
     if (red == SN_MAX)
-        return pick((a > b) | (a != a), a, b);
+        return pick((a > b) | (a != a), a, (vf) ((vi) b & ((vi) a | (a != b))));
     if (red == SN_MIN)
-        return pick((a < b) | (a != a), a, b);
+        return pick((a < b) | (a != a), a, (vf) ((vi) b | ((vi) a & (a == b))));
     return a + b;
 }
 
 INLINE float join1(sn_red red, float a, float b)
 {
     if (red == SN_MAX)
-        return a > b || a != a ? a : b;
+        return a > b || a != a || (a == b && signbit(b)) ? a : b;
     if (red == SN_MIN)
-        return a < b || a != a ? a : b;
+        return a < b || a != a || (a == b && signbit(a)) ? a : b;
     return a + b;
+}
+
+/* f16 without help of the processor. Subnormals: 2^-14 (1 + fraction) - 2^-14 is exact. */
+INLINE vf soft_widen(vh half)
+{
+    vu h = WIDEN(half), sign = (h & 0x8000) << 16, a = (h & 0x7fff) << 13;
+    vf tiny = (vf) (a + (113u << 23)) - 0x1p-14f, normal = (vf) (a + (112u << 23));
+    vu nan = (vu) (a > (31u << 23)) & 0x400000;
+    vf v = pick((vi) (a < (1u << 23)), tiny, normal);
+    v = pick((vi) (a >= (31u << 23)), (vf) ((a + (224u << 23)) | nan), v);
+    return (vf) ((vu) v | sign);
+}
+
+/* Subnormals: what 1/2 + x rounds to is 1/2 and the multiple of 2^-24 nearest to x. */
+INLINE vh soft_narrow(vf v)
+{
+    vu u = (vu) v, sign = u >> 16 & 0x8000, a = u & 0x7fffffff;
+    vu tiny = (vu) ((vf) a + 0.5f) - 0x3f000000;
+    vu h = a - 0x38000000 + 0xfff + (a >> 13 & 1);
+    vu small = (vu) (a < 0x38800000), large = (vu) (a >= 0x47800000), nan = (vu) (a > 0x7f800000);
+    h = (small & tiny) | (~small & h >> 13);
+    h = (large & 0x7c00) | (~large & h);
+    h |= nan & (0x200 | (a >> 13 & 0x3ff));
+    return NARROW(h | sign);
+}
+
+INLINE size_t size_of(sn_dtype dtype)
+{
+    return dtype == SN_F32 ? 4 : 2;
 }
 
 INLINE vf load(sn_dtype dtype, const char *p)
 {
-    if (dtype == SN_BF16) {
+    if (dtype != SN_F32) {
         vh h;
         memcpy(&h, p, sizeof(h));
-        return (vf) (__builtin_convertvector(h, vu) << 16);
+        return dtype == SN_F16 ? WIDEN_F16(h) : (vf) (WIDEN(h) << 16);
     }
     vf v;
     memcpy(&v, p, sizeof(v));
@@ -65,13 +100,13 @@ INLINE vh narrow(vf v)
 {
     vu u = (vu) v, up = (u + 0x7fff + (u >> 16 & 1)) >> 16, nan = u >> 16 | 0x40;
     vu mask = (vu) (v != v);
-    return __builtin_convertvector((mask & nan) | (~mask & up), vh);
+    return NARROW((mask & nan) | (~mask & up));
 }
 
 INLINE void store(sn_dtype dtype, bool stream, char *p, vf v)
 {
-    if (dtype == SN_BF16) {
-        vh h = narrow(v);
+    if (dtype != SN_F32) {
+        vh h = dtype == SN_F16 ? NARROW_F16(v) : narrow(v);
         if (stream)
             STREAM_HALF(p, h);
         else
@@ -85,89 +120,151 @@ INLINE void store(sn_dtype dtype, bool stream, char *p, vf v)
 
 INLINE four load_four(sn_dtype dtype, const char *p)
 {
-    size_t step = LANES * (dtype == SN_BF16 ? 2 : 4);
+    size_t step = LANES * size_of(dtype);
     return (four){{load(dtype, p), load(dtype, p + step), load(dtype, p + 2 * step),
                    load(dtype, p + 3 * step)}};
 }
 
-INLINE float load1(sn_dtype dtype, const void *p, int64_t i)
+INLINE void store_four(sn_dtype dtype, bool stream, char *p, four x)
 {
-    if (dtype == SN_BF16)
-        return sn_bf16_to_f32(((const uint16_t *) p)[i]);
-    return ((const float *) p)[i];
+    size_t step = LANES * size_of(dtype);
+    store(dtype, stream, p, x.v[0]);
+    store(dtype, stream, p + step, x.v[1]);
+    store(dtype, stream, p + 2 * step, x.v[2]);
+    store(dtype, stream, p + 3 * step, x.v[3]);
 }
 
-INLINE void fold_tail(const sn_fold *f, sn_red red, sn_dtype dtype, int64_t from)
+/* ---- operands: `form` is a constant for each instance of the loops, so the uniform ones, which
+ * matter most, have no branch inside ---- */
+
+typedef struct form {
+    sn_red red;
+    sn_dtype dtype;
+    bool mixed, stream;
+} form;
+
+INLINE bool src_wide(const sn_fold *f, form m, int k)
+{
+    return m.mixed && f->src_wide && f->src_wide[k];
+}
+
+INLINE bool dst_wide(const sn_fold *f, form m, int k)
+{
+    return m.mixed && f->dst_wide && f->dst_wide[k];
+}
+
+INLINE four take_four(const sn_fold *f, form m, int k, int64_t i)
+{
+    if (src_wide(f, m, k))
+        return load_four(SN_F32, (const char *) f->src[k] + (size_t) i * 4);
+    return load_four(m.dtype, (const char *) f->src[k] + (size_t) i * size_of(m.dtype));
+}
+
+INLINE void give_four(const sn_fold *f, form m, int k, int64_t i, four x)
+{
+    if (dst_wide(f, m, k))
+        store_four(SN_F32, m.stream, (char *) f->dst[k] + (size_t) i * 4, x);
+    else
+        store_four(m.dtype, m.stream, (char *) f->dst[k] + (size_t) i * size_of(m.dtype), x);
+}
+
+INLINE float take1(const sn_fold *f, form m, int k, int64_t i)
+{
+    if (m.dtype == SN_F32 || src_wide(f, m, k))
+        return ((const float *) f->src[k])[i];
+    uint16_t h = ((const uint16_t *) f->src[k])[i];
+    return m.dtype == SN_F16 ? sn_f16_to_f32(h) : sn_bf16_to_f32(h);
+}
+
+INLINE void give1(const sn_fold *f, form m, int k, int64_t i, float x)
+{
+    if (m.dtype == SN_F32 || dst_wide(f, m, k))
+        ((float *) f->dst[k])[i] = x;
+    else
+        ((uint16_t *) f->dst[k])[i] = m.dtype == SN_F16 ? sn_f32_to_f16(x) : sn_f32_to_bf16(x);
+}
+
+/* ---- the loops ---- */
+
+INLINE void fold_tail(const sn_fold *f, form m, int64_t from)
 {
     for (int64_t i = from; i < f->count; i++) {
-        float acc = load1(dtype, f->src[0], i);
+        float acc = take1(f, m, 0, i);
         for (int k = 1; k < f->srcs; k++)
-            acc = join1(red, acc, load1(dtype, f->src[k], i));
+            acc = join1(m.red, acc, take1(f, m, k, i));
         if (f->divide > 0)
             acc /= (float) f->divide;
-        for (int k = 0; k < f->dsts; k++) {
-            if (dtype == SN_BF16)
-                ((uint16_t *) f->dst[k])[i] = sn_f32_to_bf16(acc);
-            else
-                ((float *) f->dst[k])[i] = acc;
-        }
+        for (int k = 0; k < f->dsts; k++)
+            give1(f, m, k, i, acc);
     }
 }
 
-INLINE int64_t fold_turns(const sn_fold *f, sn_red red, sn_dtype dtype, bool stream)
+INLINE int64_t fold_turns(const sn_fold *f, form m)
 {
-    size_t size = dtype == SN_BF16 ? 2 : 4, step = LANES * size;
     int64_t i = 0;
     for (; i + TURN <= f->count; i += TURN) {
-        four acc = load_four(dtype, (const char *) f->src[0] + (size_t) i * size);
+        four acc = take_four(f, m, 0, i);
         for (int k = 1; k < f->srcs; k++) {
-            four x = load_four(dtype, (const char *) f->src[k] + (size_t) i * size);
-            acc.v[0] = join(red, acc.v[0], x.v[0]);
-            acc.v[1] = join(red, acc.v[1], x.v[1]);
-            acc.v[2] = join(red, acc.v[2], x.v[2]);
-            acc.v[3] = join(red, acc.v[3], x.v[3]);
+            four x = take_four(f, m, k, i);
+            acc.v[0] = join(m.red, acc.v[0], x.v[0]);
+            acc.v[1] = join(m.red, acc.v[1], x.v[1]);
+            acc.v[2] = join(m.red, acc.v[2], x.v[2]);
+            acc.v[3] = join(m.red, acc.v[3], x.v[3]);
         }
         if (f->divide > 0) {
             float d = (float) f->divide;
             acc = (four){{acc.v[0] / d, acc.v[1] / d, acc.v[2] / d, acc.v[3] / d}};
         }
-        for (int k = 0; k < f->dsts; k++) {
-            char *p = (char *) f->dst[k] + (size_t) i * size;
-            store(dtype, stream, p, acc.v[0]);
-            store(dtype, stream, p + step, acc.v[1]);
-            store(dtype, stream, p + 2 * step, acc.v[2]);
-            store(dtype, stream, p + 3 * step, acc.v[3]);
-        }
+        for (int k = 0; k < f->dsts; k++)
+            give_four(f, m, k, i, acc);
     }
     return i;
 }
 
-INLINE void fold_as(const sn_fold *f, sn_red red, sn_dtype dtype, bool stream)
+INLINE void fold_as(const sn_fold *f, form m)
 {
-    fold_tail(f, red, dtype, fold_turns(f, red, dtype, stream));
-    if (stream)
+    fold_tail(f, m, fold_turns(f, m));
+    if (m.stream)
         STREAM_END();
 }
 
-INLINE void fold_red(const sn_fold *f, sn_dtype dtype, bool stream)
-{
-    if (f->red == SN_MAX)
-        fold_as(f, SN_MAX, dtype, stream);
-    else if (f->red == SN_MIN)
-        fold_as(f, SN_MIN, dtype, stream);
-    else
-        fold_as(f, SN_SUM, dtype, stream);
-}
-
-static void fold(const sn_fold *f)
+INLINE void fold_stream(const sn_fold *f, form m)
 {
     bool stream = f->stream;
     for (int k = 0; k < f->dsts; k++)
         stream = stream && (uintptr_t) f->dst[k] % BYTES == 0;
-    if (f->dtype == SN_BF16)
-        stream ? fold_red(f, SN_BF16, true) : fold_red(f, SN_BF16, false);
+    m.stream = true;
+    if (stream)
+        fold_as(f, m);
+    m.stream = false;
+    if (!stream)
+        fold_as(f, m);
+}
+
+INLINE void fold_red(const sn_fold *f, sn_dtype dtype, bool mixed)
+{
+    if (f->red == SN_MAX)
+        fold_stream(f, (form){SN_MAX, dtype, mixed});
+    else if (f->red == SN_MIN)
+        fold_stream(f, (form){SN_MIN, dtype, mixed});
     else
-        stream ? fold_red(f, SN_F32, true) : fold_red(f, SN_F32, false);
+        fold_stream(f, (form){SN_SUM, dtype, mixed});
+}
+
+static void fold(const sn_fold *f)
+{
+    bool mixed = f->src_wide || f->dst_wide;
+    if (sn_fold_strange()) {
+        uint32_t mode = sn_fold_calm();
+        fold(f);
+        sn_fold_restore(mode);
+    } else if (f->dtype == SN_BF16) {
+        mixed ? fold_red(f, SN_BF16, true) : fold_red(f, SN_BF16, false);
+    } else if (f->dtype == SN_F16) {
+        mixed ? fold_red(f, SN_F16, true) : fold_red(f, SN_F16, false);
+    } else {
+        fold_red(f, SN_F32, false);
+    }
 }
 
 static void copy(void *dst, const void *src, size_t bytes, bool stream)
@@ -178,10 +275,7 @@ static void copy(void *dst, const void *src, size_t bytes, bool stream)
     if (stream && (uintptr_t) dst % BYTES == 0) {
         for (; i + 4 * BYTES <= bytes; i += 4 * BYTES) {
             four x = load_four(SN_F32, (const char *) src + i);
-            store(SN_F32, true, (char *) dst + i, x.v[0]);
-            store(SN_F32, true, (char *) dst + i + BYTES, x.v[1]);
-            store(SN_F32, true, (char *) dst + i + 2 * BYTES, x.v[2]);
-            store(SN_F32, true, (char *) dst + i + 3 * BYTES, x.v[3]);
+            store_four(SN_F32, true, (char *) dst + i, x);
         }
         STREAM_END();
     }

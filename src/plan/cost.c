@@ -75,7 +75,8 @@ static void run_coll(runner *r, stage_run *s, const sn_instr *in)
 {
     sn_group_axis axis = r->plan->group[in->group].axis;
     int which = axis == SN_AXIS_TENSOR ? PLAN_TENSOR : axis == SN_AXIS_DATA ? PLAN_DATA : 2;
-    double ns = plan_price_coll(r->price, which, in->coll, in->dtype, in->count);
+    double ns = in->wire ? plan_price_wire(r->price, r->plan, &s->p->wire[in->wire - 1], in)
+                         : plan_price_coll(r->price, which, in->coll, in->dtype, in->count);
     s->coll_free = fmax(s->now, s->coll_free) + ns;
     s->coll += ns;
     s->done[in->ticket] = s->coll_free;
@@ -147,11 +148,12 @@ static void run_all(runner *r)
         SN_ASSERT(r->stage[s].at == r->stage[s].p->instrs);
 }
 
-static void memory_of(const sn_program *p, sn_plan_cost *c)
+static void memory_of(const sn_plan *plan, const sn_program *p, sn_plan_cost *c)
 {
-    if (p->memory_bytes <= c->memory_bytes)
+    uint64_t aside = plan_wire_memory(plan, p);
+    if (p->memory_bytes + aside <= c->memory_bytes)
         return;
-    c->memory_bytes = p->memory_bytes;
+    c->memory_bytes = p->memory_bytes + aside;
     c->params_bytes = c->grads_bytes = c->optimizer_bytes = 0;
     for (int i = 0; i < p->slots; i++) {
         const sn_slot *s = &p->slot[i];
@@ -164,6 +166,7 @@ static void memory_of(const sn_program *p, sn_plan_cost *c)
         if (s->kind == SN_SLOT_MASTER || s->kind == SN_SLOT_MOMENT1 || s->kind == SN_SLOT_MOMENT2)
             c->optimizer_bytes += s->bytes;
     }
+    c->optimizer_bytes += aside;
     c->activation_bytes = c->memory_bytes - c->params_bytes - c->grads_bytes - c->optimizer_bytes;
 }
 
@@ -223,7 +226,13 @@ sn_status plan_cost(const sn_plan *plan, sn_plan_cost *ret)
         run_all(&r);
         add_up(&r, &c);
         for (int s = 0; s < r.m->stages; s++)
-            memory_of(r.stage[s].p, &c);
+            memory_of(plan, r.stage[s].p, &c);
+        for (int s = 0; s < r.m->stages; s++) {
+            double plain, coded;
+            plan_wire_bytes(plan, r.stage[s].p, &plain, &coded);
+            c.plain_bytes += plain * plan->tensor;
+            c.coded_bytes += coded * plan->tensor;
+        }
         for (int n = 0; n < r.m->g->nodes; n++)
             if (r.m->live[n] && !(r.m->forward_only && r.m->g->node[n].backward))
                 c.flops += sn_node_flops(r.m->g, &r.m->g->node[n]) * (double) r.m->micros;

@@ -126,28 +126,39 @@ static void throttle(emitter *e, int group)
         wait_for(e, oldest);
 }
 
+static void start_coll(emitter *e, int group, sn_instr c)
+{
+    throttle(e, group);
+    c.kind = SN_INSTR_COLL;
+    c.ins = c.outs = 1;
+    c.group = group;
+    c.dtype = e->p->slot[c.out[0]].dtype;
+    c.peer = -1;
+    c.ticket = new_ticket(e, group, -1);
+    emit_instr(e, c);
+    e->pending[c.out[0]] = c.ticket + 1;
+    if (c.in[0] == c.out[0]) /* other views of that memory would not know of it */
+        wait_for(e, c.ticket);
+}
+
 void emit_coll(emitter *e, sn_group_axis axis, sn_coll_op op, sn_red red, int in, int out,
                int64_t count, int priority)
 {
-    int group = plan_mesh_group(e->plan, axis, e->p->rank);
-    throttle(e, group);
-    sn_instr c = {.kind = SN_INSTR_COLL,
-                  .ins = 1,
-                  .outs = 1,
-                  .in = {in},
+    sn_instr c = {
+        .in = {in}, .out = {out}, .coll = op, .red = red, .count = count, .priority = priority};
+    start_coll(e, plan_mesh_group(e->plan, axis, e->p->rank), c);
+}
+
+void emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t count, int priority)
+{
+    sn_instr c = {.in = {in},
                   .out = {out},
                   .coll = op,
-                  .red = red,
-                  .group = group,
+                  .red = SN_SUM,
                   .count = count,
-                  .dtype = e->p->slot[out].dtype,
-                  .peer = -1,
                   .priority = priority,
-                  .ticket = new_ticket(e, group, -1)};
-    emit_instr(e, c);
-    e->pending[out] = c.ticket + 1;
-    if (in == out) /* other views of that memory would not know of it */
-        wait_for(e, c.ticket);
+                  .wire = emit_new_wire(e, op, index)};
+    start_coll(e, plan_mesh_group(e->plan, SN_AXIS_DATA, e->p->rank), c);
 }
 
 void emit_wait_all(emitter *e)

@@ -31,7 +31,7 @@ typedef struct emitter {
     const plan_layout *layout;
     sn_arena *arena;
     sn_program *p;
-    size_t slot_cap, instr_cap, ticket_cap, pending_cap, instance_cap;
+    size_t slot_cap, instr_cap, ticket_cap, pending_cap, instance_cap, wire_cap;
     int t, s, d;
     sn_phase phase; /* stamped on what is emitted */
     int micro, node;
@@ -42,8 +42,8 @@ typedef struct emitter {
     emit_ticket *ticket;
     int open;     /* all tickets before it are done */
     int *pending; /* [slots] ticket that will fill the slot + 1, 0 none */
-    int params, grads, master, moment1, moment2; /* flat slots, -1 none */
-    int *param_slot, *grad_slot;                 /* [values] views, -1 none */
+    int params, grads, master, moment1, moment2, seen; /* flat slots, -1 none */
+    int *param_slot, *grad_slot;                       /* [values] views, -1 none */
     int *missing;  /* [buckets] contributions that the step still waits for */
     int *shard;    /* [buckets] slot of my reduced part, F32 or BF16 */
     bool *started; /* [values] of a parameter: its gradient holds something */
@@ -59,11 +59,18 @@ void emit_kernel(emitter *e, sn_op op, sn_attr attr, const int *in, int ins, con
                  int outs, uint32_t accumulate);
 void emit_coll(emitter *e, sn_group_axis axis, sn_coll_op op, sn_red red, int in, int out,
                int64_t count, int priority);
+/* The same over the data axis with the bytes between hosts encoded; the vector is bucket `index`.
+ * */
+void emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t count, int priority);
 void emit_wait_all(emitter *e);
 
 /* ---- reshard.c */
 int emit_get(emitter *e, int value, int micro, int8_t tensor, int8_t data);
 void emit_put(emitter *e, int value, int micro, int8_t tensor, int8_t data, int slot);
+
+/* ---- wire.c */
+bool emit_encodes(const emitter *e, sn_coll_op op);      /* is the data group's op encoded? */
+int emit_new_wire(emitter *e, sn_coll_op op, int index); /* of a bucket; its number + 1 */
 
 /* ---- optimizer.c */
 void emit_persistent(emitter *e); /* parameters, gradients, masters, moments, scalars */
@@ -72,5 +79,6 @@ void emit_contribution(emitter *e, int value, int slot);
 int emit_gradient_slot(emitter *e, int value, uint32_t *ret_accumulate); /* -1: not directly */
 void emit_optimizer(emitter *e);
 void emit_states(emitter *e);
+void emit_block(const emitter *e, int v, int64_t begin[SN_RANK_MAX], int64_t extent[SN_RANK_MAX]);
 
 #endif

@@ -43,7 +43,8 @@ int plan_mesh_group(const sn_plan *plan, sn_group_axis axis, int rank)
 static sn_plan_group *add(sn_plan *plan, sn_group_axis axis, const char *name, int members)
 {
     sn_plan_group *g = &plan->group[plan->groups++];
-    *g = (sn_plan_group){name, axis, members, SN_NEW_N(plan->arena, int, members)};
+    *g = (sn_plan_group){name, axis, members, SN_NEW_N(plan->arena, int, members),
+                         SN_NEW_N(plan->arena, int, members)};
     return g;
 }
 
@@ -72,4 +73,7 @@ void plan_mesh_groups(sn_plan *plan)
         for (int r = 0; r < plan->world; r++)
             g->rank[r] = r;
     }
+    for (int g = 0; g < plan->groups; g++)
+        for (int i = 0; i < plan->group[g].members; i++)
+            plan->group[g].host[i] = plan->topo->card[plan->group[g].rank[i]].host;
 }

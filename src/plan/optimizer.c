@@ -6,7 +6,12 @@
  *   grads ─ all_reduce partial runs (tensor) ─ [to BF16] ─ reduce_scatter (data) → shard of grads
  *   master, m, v of my shard ─ adamw ─ [to BF16] ─ all_gather (data) → params
  *
- * With data = 1 my shard is everything; in F32 the master is the parameter itself. */
+ * With data = 1 my shard is everything; in F32 the master is the parameter itself.
+ *
+ * Encoded between hosts (compression), both are of F32 whatever the precision:
+ *
+ *   grads ─ … ─ reduce_scatter, encoded → shard of grads
+ *   master ─ all_gather of what is new, encoded → seen [─ to BF16 → params] */
 #include "plan/emit.h"
 
 static int parts(const emitter *e)
@@ -61,7 +66,7 @@ void emit_persistent(emitter *e)
         e->param_slot[v] = e->grad_slot[v] = -1;
     for (int b = 0; b < e->layout->buckets; b++)
         e->missing[b] = e->layout->bucket[b].contributions * (int) e->m->micros;
-    e->params = e->grads = e->master = e->moment1 = e->moment2 = -1;
+    e->params = e->grads = e->master = e->moment1 = e->moment2 = e->seen = -1;
     e->phase = SN_PHASE_FORWARD;
     e->p->scalars = flat(e, SN_SLOT_SCALARS, "scalars", SN_F32, 2);
     if (!e->m->forward_only)
@@ -76,6 +81,9 @@ void emit_persistent(emitter *e)
         e->master = master_is_param(e) ? emit_view(e, e->params, "master", 0, SN_SHAPE(elements))
                                        : flat(e, SN_SLOT_MASTER, "master", SN_F32, mine);
         e->p->slot[e->master].kind = SN_SLOT_MASTER;
+        if (emit_encodes(e, SN_ALL_GATHER))
+            e->seen = e->m->precision == SN_F32 ? e->params
+                                                : flat(e, SN_SLOT_SEEN, "seen", SN_F32, elements);
         views_of_params(e);
     }
     emit_kernel(e, SN_OP_FILL_ZERO, (sn_attr){0}, &e->p->scalars, 0, &e->p->scalars, 1, 0);
@@ -118,7 +126,10 @@ static void reduce_bucket(emitter *e, int index)
     }
     int whole = emit_view(e, e->grads, "grads.bucket", b->at, SN_SHAPE(b->count));
     e->shard[index] = whole;
-    if (parts(e) > 1) {
+    if (emit_encodes(e, SN_REDUCE_SCATTER)) {
+        e->shard[index] = flat(e, SN_SLOT_ACTIVATION, "grads.shard", SN_F32, mine.count);
+        emit_wire(e, SN_REDUCE_SCATTER, index, whole, e->shard[index], mine.count, 0);
+    } else if (parts(e) > 1) {
         sn_dtype wire = e->m->precision;
         int from = whole;
         if (wire != SN_F32) {
@@ -201,9 +212,31 @@ static void adamw(emitter *e)
     }
 }
 
+/* The same when the cards bring each other's seen parameters up to date. */
+static void gather_encoded(emitter *e)
+{
+    int *seen = SN_NEW_N(e->arena, int, e->layout->buckets + 1);
+    for (int i = e->layout->buckets - 1; i >= 0; i--) {
+        const plan_bucket *b = &e->layout->bucket[i];
+        share mine = share_of(e, b);
+        seen[i] = emit_view(e, e->seen, "seen.bucket", b->at, SN_SHAPE(b->count));
+        int from = emit_view(e, e->master, "master.bucket", mine.shard_at, SN_SHAPE(mine.count));
+        emit_wire(e, SN_ALL_GATHER, i, from, seen[i], mine.count, 1);
+    }
+    for (int i = e->layout->buckets - 1; i >= 0 && e->seen != e->params; i--) {
+        const plan_bucket *b = &e->layout->bucket[i];
+        int all = emit_view(e, e->params, "params.bucket", b->at, SN_SHAPE(b->count));
+        emit_kernel(e, SN_OP_COPY, (sn_attr){0}, &seen[i], 1, &all, 1, 0);
+    }
+}
+
 /* Working parameters from the masters, the bucket that forward needs first first. */
 static void gather(emitter *e)
 {
+    if (e->seen >= 0) {
+        gather_encoded(e);
+        return;
+    }
     for (int i = e->layout->buckets - 1; i >= 0 && !master_is_param(e); i--) {
         const plan_bucket *b = &e->layout->bucket[i];
         share mine = share_of(e, b);
@@ -240,42 +273,42 @@ void emit_optimizer(emitter *e)
 /* ---- what checkpoints carry */
 
 /* The block of a parameter that this card's tensor index holds. */
-static void block_of(const emitter *e, int v, sn_state *st)
+void emit_block(const emitter *e, int v, int64_t begin[SN_RANK_MAX], int64_t extent[SN_RANK_MAX])
 {
     const plan_model *m = e->m;
     int8_t form = m->form[PLAN_TENSOR][v];
     sn_shape local = plan_local(m, v, form, FORM_WHOLE);
     for (int d = 0; d < local.rank; d++) {
-        st->extent[d] = local.dim[d];
-        st->begin[d] = d == form ? e->t * local.dim[d] : 0;
+        extent[d] = local.dim[d];
+        begin[d] = d == form ? e->t * local.dim[d] : 0;
     }
 }
 
 void emit_states(emitter *e)
 {
-    const int slot[] = {e->master, e->moment1, e->moment2};
-    const sn_slot_kind kind[] = {SN_SLOT_MASTER, SN_SLOT_MOMENT1, SN_SLOT_MOMENT2};
+    const int slot[] = {e->master, e->moment1, e->moment2, e->seen};
+    const sn_slot_kind kind[] = {SN_SLOT_MASTER, SN_SLOT_MOMENT1, SN_SLOT_MOMENT2, SN_SLOT_SEEN};
     sn_program *p = e->p;
-    p->state = SN_NEW_N(e->arena, sn_state, 3 * e->layout->params + 1);
+    p->state = SN_NEW_N(e->arena, sn_state, (int) SN_COUNT(slot) * e->layout->params + 1);
     for (int i = 0; i < e->layout->params; i++) {
         const plan_param *param = &e->layout->param[i];
         const plan_bucket *b = &e->layout->bucket[param->bucket];
         share mine = share_of(e, b);
         int64_t from = SN_MAX(param->at, mine.at);
         int64_t to = SN_MIN(param->at + param->count, mine.at + mine.count);
-        for (int k = 0; to > from && k < 3; k++) {
+        for (int k = 0; to > from && k < (int) SN_COUNT(slot); k++) {
             if (slot[k] < 0)
                 continue;
             sn_state *st = &p->state[p->states++];
-            *st =
-                (sn_state){.value = param->value,
-                           .kind = kind[k],
-                           .slot = slot[k],
-                           .slot_at = mine.shard_at + from - mine.at,
-                           .flat_begin = from - param->at,
-                           .flat_count = to - from,
-                           .owner = !(param->replicated && e->t) && !(e->m->forward_only && e->d)};
-            block_of(e, param->value, st);
+            *st = (sn_state){
+                .value = param->value,
+                .kind = kind[k],
+                .slot = slot[k],
+                .slot_at = kind[k] == SN_SLOT_SEEN ? from : mine.shard_at + from - mine.at,
+                .flat_begin = from - param->at,
+                .flat_count = to - from,
+                .owner = !(param->replicated && e->t) && !(e->m->forward_only && e->d)};
+            emit_block(e, param->value, st->begin, st->extent);
         }
     }
 }

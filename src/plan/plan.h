@@ -19,7 +19,9 @@
  * axis "tensor": a node with a matrix parameter splits that parameter.
  *
  * Optimizer state is sharded over the data axis (stage 1): gradients are reduce-scattered in
- * buckets, AdamW updates my shard of f32 master weights, parameters are all-gathered.
+ * buckets, AdamW updates my shard of f32 master weights, parameters are all-gathered. Where the
+ * cards of a data group are on several hosts, both may be encoded (compression): then the working
+ * parameters are what all have *seen* of the masters, which the gathering brings up to date.
  *
  * Invariants (sn_program_check asserts them over all ranks)
  *  1. Sends meet receives (pair, tag, bytes, order), collectives meet in every group in the same
@@ -32,12 +34,20 @@
 
 #include "algo/algo.h"
 #include "base/base.h"
+#include "codec/codec.h"
 #include "graph/graph.h"
 #include "topo/topo.h"
 
 /* ---- what is asked ---- */
 typedef sn_status (*sn_plan_build)(void *ctx, sn_arena *arena, int64_t micro_batch,
                                    double tokens_per_step, sn_graph **ret);
+
+typedef struct sn_plan_compression { /* of data groups that span hosts; zero: none */
+    sn_codec gradients, parameters;
+    int passes;      /* of the parameters' codec: codes of what the code before left; 0: 1 */
+    double momentum; /* top-k's momentum correction of gradients */
+    double codec_bytes_per_s; /* of f32 encoded and decoded by one card; 0: 1 GB/s */
+} sn_plan_compression;
 
 typedef struct sn_plan_opts {
     const sn_topo *topo; /* rank r runs on card r */
@@ -51,6 +61,7 @@ typedef struct sn_plan_opts {
     uint64_t memory_limit; /* bytes a card; 0: the topology's */
     uint64_t bucket_bytes; /* 0: 1 MiB */
     bool forward_only;     /* for evaluating and generating: no backward, no optimizer */
+    sn_plan_compression compression;
     sn_plan_build build;
     void *ctx;
 } sn_plan_opts;
@@ -68,6 +79,7 @@ typedef struct sn_plan_group {
     sn_group_axis axis;
     int members;
     int *rank;
+    int *host; /* of each member, as the topology says */
 } sn_plan_group;
 
 typedef struct sn_plan_cost {
@@ -75,6 +87,8 @@ typedef struct sn_plan_cost {
     uint64_t memory_bytes, params_bytes, grads_bytes, optimizer_bytes,
         activation_bytes; /* of the fullest card */
     double flops;         /* model FLOPs of a step, whole job */
+    double plain_bytes,
+        coded_bytes; /* that data groups move between hosts in a step: uncompressed, as planned */
 } sn_plan_cost;
 
 typedef struct sn_candidate {
@@ -122,6 +136,8 @@ typedef enum sn_slot_kind {
     SN_SLOT_MASTER,
     SN_SLOT_MOMENT1,
     SN_SLOT_MOMENT2, /* F32 optimizer state of my shard */
+    SN_SLOT_SEEN,    /* F32, BF16 precision with encoded gathering: what all cards of the data group
+                        have seen of the masters; in F32 precision the parameters are that */
     SN_SLOT_HYPER,   /* [8] F32, filled by the caller, see SN_OP_ADAMW */
     SN_SLOT_SCALARS, /* [2] F32: loss (mean over the step's tokens) and Σ grad², whole job, valid
                         after the step on every rank */
@@ -181,12 +197,38 @@ typedef struct sn_instr {
     uint32_t tag;
     int priority;
     int ticket; /* COLL, SEND, RECV set it; WAIT waits for it */
+    int wire;   /* COLL whose bytes between hosts are encoded: index into program->wire + 1; 0: not.
+                   A REDUCE_SCATTER of that kind uses up what it reads. */
 } sn_instr;
+
+typedef struct sn_wire_param { /* a parameter in the vector of a wire */
+    int value;
+    int64_t at, count;                               /* elements of the vector */
+    int64_t begin[SN_RANK_MAX], extent[SN_RANK_MAX]; /* its block on this card */
+    int64_t rows, cols; /* travels as a matrix (PowerSGD); 0: as it is */
+    sn_codec codec;     /* else: of its own code */
+    int passes;
+    int parts, part; /* over the tensor axis, this card's */
+    bool owner; /* false: another card (replica over the tensor axis) saves what belongs to it */
+} sn_wire_param;
+
+typedef struct sn_wire { /* one vector that is reduced or gathered encoded, once a step */
+    const char *name;    /* "gradients of bucket 3" */
+    sn_coll_op op;       /* REDUCE_SCATTER, ALL_GATHER */
+    sn_codec codec;
+    int passes;
+    double momentum;
+    int group;     /* index into plan->group */
+    int64_t count; /* elements of the whole vector */
+    int bucket;
+    int params;
+    sn_wire_param *param;
+} sn_wire;
 
 typedef struct sn_state { /* one piece of persistent training state on this card: what checkpoints
                              carry */
     int value;            /* the parameter */
-    sn_slot_kind kind;    /* MASTER, MOMENT1, MOMENT2 */
+    sn_slot_kind kind;    /* MASTER, MOMENT1, MOMENT2, SEEN */
     int slot;             /* where: elements [slot_at, slot_at + flat_count) of this slot */
     int64_t slot_at;
     int64_t begin[SN_RANK_MAX],
@@ -200,10 +242,11 @@ typedef struct sn_program {
     int rank;
     uint64_t
         memory_bytes; /* what the caller allocates (from coll's arena), 64-byte aligned, zeroed */
-    int slots, instrs, tickets, states;
+    int slots, instrs, tickets, states, wires;
     sn_slot *slot;
     sn_instr *instr;
     sn_state *state;
+    sn_wire *wire;
     int hyper, scalars, result; /* slots, -1 none */
     /* where the working parameters come from after a load or init: gather instructions (phase
      * GATHER of the step) are [gather_first, instrs): running only these rebuilds them from the

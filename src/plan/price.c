@@ -87,6 +87,33 @@ double plan_price_coll(const plan_price *price, int axis, sn_coll_op op, sn_dtyp
     return LAUNCH_NS + ns;
 }
 
+/* What of it stays in a host: the same operation among the members of one. */
+static double price_in_host(const struct plan_price_group *g, const sn_algo_call *whole)
+{
+    int n = 0;
+    while (n < g->members && g->group.host[n] == g->group.host[0])
+        n++;
+    sn_algo_group host = {.members = n, .host = g->group.host};
+    sn_algo_call call = *whole;
+    const sn_algo_row *row;
+    double ns = 0;
+    call.count = whole->count * g->members / SN_MAX(1, n);
+    if (n < 2 || sn_algo_choose(&host, &call, &g->model, NULL, &row, &ns) < 0)
+        return 0;
+    return ns;
+}
+
+double plan_price_wire(const plan_price *price, const sn_plan *plan, const sn_wire *w,
+                       const sn_instr *in)
+{
+    const struct plan_price_group *g = &price->group[PLAN_DATA];
+    double share = plan_wire_share(w);
+    int64_t coded = (int64_t) ((double) in->count * share) + 1;
+    sn_algo_call call = {.op = in->coll, .red = SN_SUM, .dtype = SN_F32, .count = in->count};
+    return price_in_host(g, &call) + plan_price_coll(price, PLAN_DATA, in->coll, SN_F32, coded) +
+           plan_codec_ns(&plan->opts.compression, w, g->members);
+}
+
 double plan_price_send(const plan_price *price, double bytes)
 {
     if (!price->hop.links || bytes <= 0)

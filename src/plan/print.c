@@ -32,6 +32,26 @@ static void print_cost(const sn_plan *plan, sn_str *out)
         sn_fmt_bytes(e, (double) k->activation_bytes));
 }
 
+static void print_compression(const sn_plan *plan, sn_str *out)
+{
+    const sn_plan_compression *c = &plan->opts.compression;
+    const sn_plan_cost *k = &plan->cost;
+    char gradients[32], parameters[32], plain[32], coded[32];
+    if (!plan_compresses(c))
+        return;
+    sn_codec_text(&c->gradients, gradients);
+    sn_codec_text(&c->parameters, parameters);
+    if (k->plain_bytes <= 0)
+        sn_str_printf(out, "encoding  %s is asked for, but no data group spans hosts\n", gradients);
+    else
+        sn_str_printf(
+            out,
+            "encoding  gradients %s, parameters %s: a step moves %s between hosts instead "
+            "of %s, %.1f %% less\n",
+            gradients, parameters, sn_fmt_bytes(coded, k->coded_bytes),
+            sn_fmt_bytes(plain, k->plain_bytes), 100 * (1 - k->coded_bytes / k->plain_bytes));
+}
+
 static void print_stages(const sn_plan *plan, sn_str *out)
 {
     const plan_model *m = plan->private_->model;
@@ -100,6 +120,7 @@ void sn_plan_print(const sn_plan *plan, sn_str *out)
 {
     sn_str_printf(out, "choice    %s\n", plan->reason);
     print_cost(plan, out);
+    print_compression(plan, out);
     print_stages(plan, out);
     if (plan->tensor > 1)
         sn_str_printf(out, "parameters over the tensor axis (* stands for every number)\n");
@@ -159,6 +180,11 @@ static void print_instr(const sn_plan *plan, const sn_program *p, const sn_instr
         print_operands(p, in, out);
         sn_str_printf(out, "  %s over %s, priority %d, ticket %d", sn_red_name(in->red),
                       plan->group[in->group].name, in->priority, in->ticket);
+        if (in->wire) {
+            char codec[32];
+            sn_codec_text(&p->wire[in->wire - 1].codec, codec);
+            sn_str_printf(out, ", %s between hosts", codec);
+        }
         break;
     case SN_INSTR_SEND:
     case SN_INSTR_RECV:

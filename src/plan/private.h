@@ -102,7 +102,21 @@ sn_status plan_price_init(plan_price *price, const sn_plan *mesh, sn_arena *aren
 double plan_price_kernel(const plan_price *price, double flops, double bytes);
 double plan_price_coll(const plan_price *price, int axis, sn_coll_op op, sn_dtype dtype,
                        int64_t count);
+/* With the bytes between hosts encoded, and the encoding. */
+double plan_price_wire(const plan_price *price, const sn_plan *plan, const sn_wire *w,
+                       const sn_instr *in);
 double plan_price_send(const plan_price *price, double bytes);
+
+/* ---- wire.c: compression between hosts */
+bool plan_compresses(const sn_plan_compression *c);
+int plan_hosts_of(const sn_plan_group *g);
+bool plan_encodes(const sn_plan *plan, int stage, sn_coll_op op); /* of data groups of a stage */
+double plan_wire_share(const sn_wire *w); /* of the bytes between hosts, 1: all */
+double plan_codec_ns(const sn_plan_compression *c, const sn_wire *w, int members);
+uint64_t plan_wire_memory(const sn_plan *plan, const sn_program *p); /* about, beside the program */
+/* Between hosts in a step for all cards of this one's data group. */
+void plan_wire_bytes(const sn_plan *plan, const sn_program *p, double *ret_plain,
+                     double *ret_coded);
 
 /* ---- stages.c, model.c, data.c, shard.c, layout.c: the passes, in this order */
 sn_status plan_stages_mark(sn_graph *g, int stages, double split, const plan_price *price,

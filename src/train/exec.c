@@ -6,12 +6,11 @@
  *
  * While an operation is under way the transport is driven between kernels; a wait first asks, and
  * only when it would really wait does the clock get read and the time go to another account. */
-#include "train/train.h"
-
 #include <stdlib.h>
 #include <string.h>
 
 #include "os/os.h"
+#include "train/parts.h"
 
 typedef struct action {
     sn_instr_kind kind;
@@ -24,6 +23,7 @@ typedef struct action {
     void *out[SN_OP_OUT_MAX];
     sn_coll_group *group;
     sn_coll_call call;
+    sn_compress *coded; /* encoded between hosts; NULL: not */
     int peer;
     uint32_t tag;
     uint64_t bytes;
@@ -43,7 +43,10 @@ struct sn_exec {
     action *actions;       /* [instrs] */
     sn_coll_group **group; /* [groups], NULL: I am no member */
     int groups;
-    sn_coll_req **req;     /* [tickets], NULL: not under way */
+    sn_coll_req **req;   /* [tickets], NULL: not under way */
+    sn_compress **coded; /* [tickets], NULL: not under way */
+    train_wires *wires;  /* NULL: nothing is encoded */
+    sn_exec_wire wire;
     ticket *ticket;        /* [tickets] */
     int open;              /* tickets under way */
     sn_page *page;         /* says what is being done; may be NULL */
@@ -193,6 +196,7 @@ static sn_status prepare_transfer(sn_exec *e, const sn_instr *n, action *a)
                                  .in = slot_at(e, n->in[0]),
                                  .out = slot_at(e, n->out[0]),
                                  .priority = n->priority};
+        a->coded = n->wire ? train_wires_get(e->wires, n->wire - 1) : NULL;
         return SN_OK;
     }
     int slot = n->kind == SN_INSTR_SEND ? n->in[0] : n->out[0];
@@ -268,10 +272,13 @@ sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card
     e->at = sn_alloc((size_t) SN_MAX(1, program->slots) * sizeof(*e->at));
     e->actions = sn_alloc((size_t) SN_MAX(1, program->instrs) * sizeof(*e->actions));
     e->req = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->req));
+    e->coded = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->coded));
     e->ticket = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->ticket));
     sn_status status = place_slots(e);
     if (status >= 0)
         status = join_groups(e, deadline);
+    if (status >= 0 && program->wires > 0 && c)
+        status = train_wires_open(plan, program, c, e->group, deadline, &e->wires);
     if (status >= 0)
         status = prepare(e, card);
     if (status < 0) {
@@ -286,6 +293,7 @@ void sn_exec_free(sn_exec *e)
 {
     if (!e)
         return;
+    train_wires_close(e->wires);
     for (int i = 0; e->group && i < e->groups; i++)
         if (e->group[i])
             sn_coll_group_free(e->group[i]);
@@ -295,6 +303,7 @@ void sn_exec_free(sn_exec *e)
     free(e->at);
     free(e->actions);
     free(e->req);
+    free(e->coded);
     sn_arena_free(e->arena);
     free(e);
 }
@@ -312,6 +321,19 @@ void sn_exec_record(sn_exec *e, sn_recorder *recorder)
 void *sn_exec_slot(sn_exec *e, int slot)
 {
     return slot_at(e, slot);
+}
+
+train_wires *train_exec_wires(const sn_exec *e)
+{
+    return e->wires;
+}
+
+void sn_exec_set_wire(sn_exec *e, sn_exec_wire wire)
+{
+    bool changes = e->wire != wire;
+    e->wire = wire;
+    if (e->wires && changes)
+        train_wires_plain(e->wires, wire != SN_WIRE_CODED);
 }
 
 /* ---- running ---- */
@@ -347,8 +369,34 @@ static void switch_to(meter *m, sn_time_kind account)
         m->cpu_since = sn_now_thread();
 }
 
+/* Everybody's part of what was seen, from where it lies. */
+static sn_status post_seen(sn_exec *e, const action *a, sn_time deadline, sn_coll_req **ret)
+{
+    sn_coll_call call = a->call;
+    call.in = (const float *) call.out + sn_coll_group_me(a->group) * call.count;
+    return sn_coll_post(a->group, &call, deadline, ret);
+}
+
+static sn_status post_coded(sn_exec *e, const action *a, sn_time deadline)
+{
+    const sn_coll_call *c = &a->call;
+    sn_status status;
+    if (c->op == SN_ALL_GATHER)
+        status = sn_compress_all_gather(a->coded, c->in, c->out, c->priority, deadline);
+    else /* the gradients of a step are not read again */
+        status = sn_compress_reduce_scatter(a->coded, (float *) c->in, c->out, c->red, c->priority,
+                                            deadline);
+    if (status == SN_OK)
+        e->coded[a->ticket] = a->coded;
+    return status;
+}
+
 static sn_status post(sn_exec *e, const action *a, sn_time deadline, sn_coll_req **ret)
 {
+    if (a->coded && a->call.op == SN_ALL_GATHER && e->wire == SN_WIRE_SEEN)
+        return post_seen(e, a, deadline, ret);
+    if (a->coded)
+        return post_coded(e, a, deadline);
     if (a->kind == SN_INSTR_COLL)
         return sn_coll_post(a->group, &a->call, deadline, ret);
     if (a->kind == SN_INSTR_SEND)
@@ -360,12 +408,13 @@ static sn_status post(sn_exec *e, const action *a, sn_time deadline, sn_coll_req
 static sn_status reap(sn_exec *e)
 {
     for (int t = 0; t < e->program->tickets; t++) {
-        if (!e->req[t])
+        if (!e->req[t] && !e->coded[t])
             continue;
-        sn_status status = sn_coll_test(e->req[t]);
+        sn_status status = e->coded[t] ? sn_compress_test(e->coded[t]) : sn_coll_test(e->req[t]);
         if (status == SN_PENDING)
             continue;
         e->req[t] = NULL;
+        e->coded[t] = NULL;
         e->open--;
         if (status < 0)
             return status;
@@ -390,8 +439,30 @@ static sn_status start(sn_exec *e, const action *a, sn_time patience)
     return SN_OK;
 }
 
+static void progress(sn_exec *e)
+{
+    sn_coll_progress(e->coll);
+    if (e->wires)
+        train_wires_progress(e->wires);
+}
+
+static sn_status finish_coded(sn_exec *e, const action *a, meter *m)
+{
+    sn_compress *z = e->coded[a->ticket];
+    sn_status status = sn_compress_test(z);
+    if (status == SN_PENDING) {
+        switch_to(m, a->account);
+        status = sn_compress_wait(z);
+    }
+    e->coded[a->ticket] = NULL;
+    e->open--;
+    return status;
+}
+
 static sn_status finish(sn_exec *e, const action *a, meter *m)
 {
+    if (e->coded[a->ticket])
+        return finish_coded(e, a, m);
     sn_coll_req *req = e->req[a->ticket];
     if (!req)
         return SN_OK; /* reaped earlier */
@@ -424,7 +495,7 @@ static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time
             switch_to(&m, a->account);
             status = sn_kernel_run(a->kernel, a->in, a->out);
             if (e->open > 0)
-                sn_coll_progress(e->coll);
+                progress(e);
         } else if (a->kind == SN_INSTR_WAIT) {
             status = finish(e, a, &m);
         } else {

@@ -31,6 +31,7 @@ static sn_plan_opts plan_opts(const sn_job *job, const sn_topo *topo, int cards)
 sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan **ret)
 {
     sn_plan_opts opts = plan_opts(job, topo, cards);
+    SN_TRY(sn_job_compression(job, topo, 0, 0, &opts.compression, NULL));
     return sn_plan_make(&opts, ret);
 }
 

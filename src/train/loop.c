@@ -207,6 +207,7 @@ static sn_status one_step(loop *l, int64_t step)
     SN_TRY(vote_post(l));
     train_feed_step(&w->feed, w->text, w->job->seed, step);
     set_hyper(w, step);
+    sn_exec_set_wire(w->exec, step < w->job->compression.warmup ? SN_WIRE_PLAIN : SN_WIRE_CODED);
     SN_TRY(sn_exec_run(w->exec, 0, w->program->instrs, train_deadline(w), time_ns));
     SN_TRY(vote_count(l));
     measure(l, step, began, time_ns);
@@ -276,6 +277,8 @@ static sn_status leave(loop *l)
     SN_TRY(save(w, true));
     w->result.stopped = l->stop && w->at.step < w->job->steps;
     if (!w->result.stopped) {
+        if (w->program->wires > 0) /* the checkpoint's model: the masters, not what was seen */
+            SN_TRY(train_gather(w, SN_WIRE_PLAIN));
         SN_TRY(evaluate(l, INT64_MAX, &w->result.final_loss));
         put(&w->page->final_loss, w->result.final_loss);
     }

@@ -26,6 +26,7 @@ static void model_numbers(const sn_gpt *g, number ret[MODEL_NUMBERS])
 void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, sn_str *out)
 {
     number model[MODEL_NUMBERS];
+    char codec[96];
     model_numbers(&job->gpt, model);
     sn_str_add(out, "{\"format\": 1, \"model\": {");
     for (int i = 0; i < MODEL_NUMBERS; i++)
@@ -33,9 +34,11 @@ void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, sn_
     sn_str_printf(out,
                   "}, \"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"skipped\": %" PRId64
                   ", \"data\": \"%016" PRIx64 "\", \"seed\": \"%" PRIu64 "\", \"steps\": %" PRId64
-                  ", \"batch_size\": %" PRId64 ", \"lr\": %.17g, \"precision\": \"%s\"}",
+                  ", \"batch_size\": %" PRId64 ", \"lr\": %.17g, \"precision\": \"%s\", "
+                  "\"compression\": \"%s\", \"hosts\": %d}",
                   m->step, m->tokens, m->skipped, data, job->seed, job->steps, job->batch,
-                  job->optimizer.lr, sn_dtype_name(job->precision));
+                  job->optimizer.lr, sn_dtype_name(job->precision),
+                  train_compression_text(job, codec), job->hosts);
 }
 
 static sn_status compare_model(const json_t *root, const sn_job *job)
@@ -80,7 +83,7 @@ static void note_int(sn_str *out, const json_t *root, const char *key, int64_t n
 
 static void compare_rest(const json_t *root, const sn_job *job, uint64_t data, sn_str *out)
 {
-    char now[32], was[32];
+    char now[32], was[32], codec[96];
     snprintf(now, sizeof(now), "%016" PRIx64, data);
     if (strcmp(text_of(root, "data"), now))
         sn_str_add(out, "the text is another one");
@@ -92,6 +95,18 @@ static void compare_rest(const json_t *root, const sn_job *job, uint64_t data, s
     snprintf(now, sizeof(now), "%g", job->optimizer.lr);
     note(out, "lr", was, now);
     note(out, "precision", text_of(root, "precision"), sn_dtype_name(job->precision));
+    if (json_object_get(root, "compression"))
+        note(out, "compression", text_of(root, "compression"), train_compression_text(job, codec));
+}
+
+void train_meta_codec(const char *json, int hosts, char out[64])
+{
+    json_error_t error;
+    json_t *root = json_loads(json ? json : "", 0, &error);
+    const char *text = text_of(root, "compression");
+    bool same = json_integer_value(json_object_get(root, "hosts")) == hosts;
+    snprintf(out, 64, "%.*s", (int) strcspn(text, ","), same && *text != '?' ? text : "");
+    json_decref(root);
 }
 
 sn_status train_meta_read(const char *json, const sn_job *job, uint64_t data, train_meta *ret,

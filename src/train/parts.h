@@ -12,7 +12,32 @@
 #define SN_TRAIN_PARTS_H
 
 #include "ckpt/ckpt.h"
+#include "compress/compress.h"
 #include "train/train.h"
+
+/* ---- wire.c: what travels encoded between hosts ---- */
+typedef struct train_wires train_wires;
+uint64_t train_wires_bytes(const sn_plan *plan, const sn_program *p); /* of coll's arena */
+/* Collective; groups: the plan's, borrowed. */
+sn_status train_wires_open(const sn_plan *plan, const sn_program *p, sn_coll *c,
+                           sn_coll_group *const *groups, sn_time deadline, train_wires **ret);
+void train_wires_close(train_wires *s); /* NULL is fine */
+sn_compress *train_wires_get(const train_wires *s, int wire);
+void train_wires_plain(train_wires *s, bool plain);
+void train_wires_progress(train_wires *s);
+sn_compress_stats train_wires_stats(const train_wires *s);
+/* What this card owes, for a checkpoint; s NULL: nothing. */
+int train_wires_pieces(const train_wires *s, sn_arena *arena, sn_piece **ret);
+/* Take over what a checkpoint of any split says is owed. *ret_sources: hosts that owed something in
+ * it. s NULL: only look. */
+sn_status train_wires_load(train_wires *s, const sn_ckpt *c, int *ret_sources);
+train_wires *train_exec_wires(const sn_exec *e); /* NULL: none */
+
+/* ---- compression.c: which codec ---- */
+bool train_compression_auto(const sn_job *job);
+double train_codec_rate(void); /* bytes of f32 a second, measured now with auto's codec */
+/* "none", or "GRADIENTS, parameters CODEC" as the job has it; auto is "auto". */
+const char *train_compression_text(const sn_job *job, char out[96]);
 
 /* ---- job.c ---- */
 sn_status train_plan_one_card(const sn_job *job, const sn_topo *topo, sn_plan **ret);
@@ -43,15 +68,21 @@ int64_t train_held_windows(const sn_text *text, int64_t sequence);
 
 /* ---- state.c ---- */
 void train_state_init(const sn_plan *plan, const sn_program *program, sn_exec *exec, uint64_t seed);
-/* The pieces of this card; `owned`: only those that this card saves. Returns their number. */
+/* The pieces of this card; `owned`: only those that this card saves, else one for each state of the
+ * program. Returns their number. */
 int train_state_pieces(const sn_plan *plan, const sn_program *program, sn_exec *exec, bool owned,
                        sn_arena *arena, sn_piece **ret);
+/* Fill all of them. What was seen of a master, where the checkpoint does not say, is the master. */
+sn_status train_state_load(const sn_program *program, const sn_ckpt *c, sn_piece *piece,
+                           int pieces);
 
 /* ---- meta.c: what a checkpoint says beside its tensors ---- */
 typedef struct train_meta {
     int64_t step, tokens, skipped;
 } train_meta;
 void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, sn_str *out);
+/* The codec that the checkpoint's run used, "" when that was another number of hosts. */
+void train_meta_codec(const char *json, int hosts, char out[64]);
 /* SN_EMISMATCH names the numbers of the model that differ. *ret_notes: what else differs from this
  * job, in words. */
 sn_status train_meta_read(const char *json, const sn_job *job, uint64_t data, train_meta *ret,
@@ -60,7 +91,8 @@ sn_status train_meta_read(const char *json, const sn_job *job, uint64_t data, tr
 /* ---- the worker ---- */
 typedef struct train_worker {
     const sn_train_opts *opts;
-    const sn_job *job;
+    const sn_job *job; /* the caller's, or `settled` */
+    sn_job settled;    /* with a codec in the place of auto */
     sn_boot *boot;
     sn_net *net;
     sn_page *page; /* never NULL: `own_page` when the caller gave none */
@@ -82,6 +114,7 @@ typedef struct train_worker {
     sn_piece *save, *load;
     int saves, loads;
     const char *ckpt_dir;
+    bool link_known;     /* between hosts, measured already */
     float *vote, *tally; /* see loop.c */
     double peak_flops;   /* of the cards the job uses, as the topology says */
     sn_metrics *metrics; /* rank 0 without a launcher */
@@ -98,6 +131,8 @@ sn_time train_deadline(const train_worker *w);
 void train_warn(train_worker *w, const char *what);
 /* The same for a whole sentence. Only rank 0 speaks: what all ranks know is said once. */
 void train_say(train_worker *w, const char *text);
+/* The working parameters of all cards, from everyone's masters or what was seen of them. */
+sn_status train_gather(train_worker *w, sn_exec_wire wire);
 sn_status train_evaluate(train_worker *w, int64_t windows_max, double *ret_loss);
 sn_status train_save(train_worker *w);
 sn_status train_restore(train_worker *w);

@@ -168,7 +168,13 @@ static sn_status load_from(train_worker *w, const sn_ckpt *c)
     sn_status status =
         train_meta_read(sn_ckpt_meta(c), w->job, sn_text_fingerprint(w->text), &w->at, &notes);
     if (status >= 0)
-        status = sn_ckpt_load(c, w->load, w->loads);
+        status = train_state_load(w->program, c, w->load, w->loads);
+    int sources = 0;
+    if (status >= 0)
+        status = train_wires_load(train_exec_wires(w->exec), c, &sources);
+    if (status >= 0 && sources > 0 && w->program->wires == 0)
+        sn_str_printf(&notes, "%swhat compression still owed is dropped: this job has none",
+                      notes.len ? "; " : "");
     if (status >= 0 && notes.len && w->rank == 0)
         sn_log(SN_LOG_WARN, "resuming with other numbers than before: %s", sn_str_get(&notes));
     sn_str_done(&notes);

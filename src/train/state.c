@@ -5,6 +5,7 @@
  *   parameter  [ … ( block of this card: begin, extent ) … ]
  *   block, flattened  [ … ( flat_begin, flat_count ) … ]  = elements of one slot from slot_at on
  *
+ * What all have seen of a master (compression) begins as the master.
  * A weight is drawn from (seed, its name, its index in the whole parameter), so every split starts
  * from the same model. */
 #include <string.h>
@@ -44,7 +45,8 @@ void train_state_init(const sn_plan *plan, const sn_program *program, sn_exec *e
         const sn_value *v = &plan->graph->value[s->value];
         float *to = place(s, exec);
         memset(to, 0, (size_t) s->flat_count * sizeof(*to));
-        if (s->kind != SN_SLOT_MASTER || v->init == SN_INIT_ZERO)
+        bool weight = s->kind == SN_SLOT_MASTER || s->kind == SN_SLOT_SEEN;
+        if (!weight || v->init == SN_INIT_ZERO)
             continue;
         if (v->init == SN_INIT_NORMAL)
             draw(v, s, seed, to);
@@ -56,7 +58,47 @@ void train_state_init(const sn_plan *plan, const sn_program *program, sn_exec *e
 
 static const char *prefix(sn_slot_kind kind)
 {
-    return kind == SN_SLOT_MOMENT1 ? "adam.m/" : kind == SN_SLOT_MOMENT2 ? "adam.v/" : "";
+    return kind == SN_SLOT_MOMENT1   ? "adam.m/"
+           : kind == SN_SLOT_MOMENT2 ? "adam.v/"
+           : kind == SN_SLOT_SEEN    ? "compress.seen/"
+                                     : "";
+}
+
+static sn_status copy_master(const sn_program *program, const sn_piece *piece, int seen)
+{
+    int i = seen;
+    while (i >= 0 && (program->state[i].kind != SN_SLOT_MASTER ||
+                      program->state[i].value != program->state[seen].value))
+        i--;
+    if (i < 0 || piece[i].flat_begin != piece[seen].flat_begin)
+        return sn_fail(SN_ECORRUPT, "%s has no master", piece[seen].name);
+    memcpy(piece[seen].data, piece[i].data, (size_t) piece[i].flat_count * sizeof(float));
+    return SN_OK;
+}
+
+static bool has(const sn_ckpt *c, const char *name)
+{
+    for (int i = 0; i < sn_ckpt_tensors(c); i++)
+        if (!strcmp(sn_ckpt_tensor(c, i, &(sn_dtype){0}, &(sn_shape){0}), name))
+            return true;
+    return false;
+}
+
+sn_status train_state_load(const sn_program *program, const sn_ckpt *c, sn_piece *piece, int pieces)
+{
+    sn_arena *arena = sn_arena_create();
+    sn_piece *there = SN_NEW_N(arena, sn_piece, SN_MAX(1, pieces));
+    int *missing = SN_NEW_N(arena, int, SN_MAX(1, pieces)), n = 0, m = 0;
+    for (int i = 0; i < pieces; i++)
+        if (program->state[i].kind == SN_SLOT_SEEN && !has(c, piece[i].name))
+            missing[m++] = i;
+        else
+            there[n++] = piece[i];
+    sn_status status = sn_ckpt_load(c, there, n);
+    for (int i = 0; i < m && status >= 0; i++)
+        status = copy_master(program, piece, missing[i]);
+    sn_arena_free(arena);
+    return status;
 }
 
 int train_state_pieces(const sn_plan *plan, const sn_program *program, sn_exec *exec, bool owned,
@@ -67,7 +109,7 @@ int train_state_pieces(const sn_plan *plan, const sn_program *program, sn_exec *
     for (int i = 0; i < program->states; i++) {
         const sn_state *s = &program->state[i];
         const sn_value *v = &plan->graph->value[s->value];
-        if ((owned && !s->owner) || s->flat_count == 0)
+        if (owned && !s->owner)
             continue;
         sn_piece *p = &piece[n++];
         p->name = sn_arena_printf(arena, "%s%s", prefix(s->kind), v->name);

@@ -38,6 +38,12 @@ typedef struct sn_job {
     } optimizer;
     sn_dtype precision;
     struct {
+        const char *codec; /* of gradients between hosts: "none", "auto", "onebit", …; NULL: none */
+        const char *parameters; /* of the parameters' changes; NULL or "auto": what goes with it */
+        int64_t warmup;         /* steps uncompressed before */
+        double momentum;        /* top-k's momentum correction */
+    } compression;
+    struct {
         int64_t every; /* steps; 0: only at the end or on ^C */
         int keep;
         const char *dir; /* NULL: RUN/checkpoints */
@@ -74,6 +80,11 @@ sn_status sn_ngram_loss(const uint8_t *train, int64_t train_bytes, const uint8_t
                         int64_t held_bytes, int order, double *ret_nats_per_byte);
 
 /* ---- plan of a job ---- */
+/* The job's compression as codecs. `auto` weighs a link of that many bytes a second (0: the
+ * topology's slowest between the hosts used) against coding at codec_bytes_per_s (0: 1 GB/s) and
+ * says its choice and why in *ret_why (may be NULL). SN_EINVAL: the sentence lists the codecs. */
+sn_status sn_job_compression(const sn_job *job, const sn_topo *topo, double link_bytes_per_s,
+                             double codec_bytes_per_s, sn_plan_compression *ret, sn_str *ret_why);
 sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan **ret);
 
 /* ---- executor ---- */
@@ -89,6 +100,14 @@ void sn_exec_tell(sn_exec *e, sn_page *page);
 /* The same into the flight recorder (borrowed; NULL: none). */
 void sn_exec_record(sn_exec *e, sn_recorder *recorder);
 void *sn_exec_slot(sn_exec *e, int slot);
+
+/* How what the plan encodes between hosts travels from now on, on all ranks alike. */
+typedef enum sn_exec_wire {
+    SN_WIRE_PLAIN, /* as it is: what was seen of the masters becomes the masters */
+    SN_WIRE_CODED,
+    SN_WIRE_SEEN /* gathering: each its own part of what was seen, after a load */
+} sn_exec_wire;
+void sn_exec_set_wire(sn_exec *e, sn_exec_wire wire);
 /* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
  * longer than from now to `deadline`, counted from its own start (so long computations in between
  * do not use it up). Failure: sentence with node or operation. Allocates nothing. */
@@ -105,10 +124,11 @@ sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_T
 typedef struct sn_train_opts {
     const sn_job *job;
     const sn_topo *topo;
-    const char *run_dir; /* runs/ID */
-    int core;            /* bind to; -1 no */
-    bool resume;         /* from the newest whole checkpoint in the checkpoint directory, if any */
-    bool rank0_metrics;  /* no launcher (mpirun): rank 0 writes metrics and calls on_step */
+    const char *run_dir;        /* runs/ID */
+    const sn_algo_model *model; /* of collectives, calibrated; NULL: from topo */
+    int core;                   /* bind to; -1 no */
+    bool resume;        /* from the newest whole checkpoint in the checkpoint directory, if any */
+    bool rank0_metrics; /* no launcher (mpirun): rank 0 writes metrics and calls on_step */
     void (*on_step)(void *ctx, const sn_step_metrics *row); /* rank 0 only; may be NULL */
     void *ctx;
 } sn_train_opts;

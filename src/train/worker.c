@@ -102,12 +102,12 @@ static uint64_t hash_numbers(const sn_job *job)
 {
     sn_str s = {0};
     train_meta_write(job, 0, &(train_meta){0}, &s);
-    sn_str_printf(&s, "%lld %lld %lld %g %g %g %g %g %g %lld %lld %g",
+    sn_str_printf(&s, "%lld %lld %lld %g %g %g %g %g %g %lld %lld %g %lld %g",
                   (long long) job->accumulation, (long long) job->checkpoint.every,
                   (long long) job->optimizer.warmup, job->optimizer.lr_min, job->optimizer.beta1,
                   job->optimizer.beta2, job->optimizer.eps, job->optimizer.weight_decay,
                   job->optimizer.clip, (long long) job->eval_every, (long long) job->eval_samples,
-                  job->held_out);
+                  job->held_out, (long long) job->compression.warmup, job->compression.momentum);
     uint64_t h = sn_hash_bytes(sn_str_get(&s), s.len);
     sn_str_done(&s);
     return h;
@@ -210,8 +210,9 @@ static void write_links(const train_worker *w, int peer)
 
 static sn_status measure_link(train_worker *w)
 {
-    if (!w->net || sn_net_hosts(w->net) < 2)
+    if (!w->net || sn_net_hosts(w->net) < 2 || w->link_known)
         return SN_OK;
+    w->link_known = true;
     int a = first_rank_of_host(w, 0), b = first_rank_of_host(w, 1);
     if (w->rank != a && w->rank != b)
         return SN_OK;
@@ -220,6 +221,76 @@ static sn_status measure_link(train_worker *w)
     if (w->rank == 0 && w->opts->run_dir)
         write_links(w, b);
     return SN_OK;
+}
+
+/* ---- compression: auto ---- */
+
+typedef struct measured { /* rank 0's numbers decide for all */
+    double link_bytes_per_s, codec_bytes_per_s;
+    char kept[64]; /* codec of the run that is resumed: it goes on as it was */
+} measured;
+
+static void look_back(const train_worker *w, char out[64])
+{
+    int64_t step;
+    sn_ckpt *c = NULL;
+    out[0] = 0;
+    if (!w->opts->resume || sn_ckpt_newest(w->ckpt_dir, &step) < 0 ||
+        sn_ckpt_open(w->ckpt_dir, step, &c) < 0)
+        return;
+    train_meta_codec(sn_ckpt_meta(c), w->job->hosts, out);
+    sn_ckpt_close(c);
+}
+
+static sn_status measure(train_worker *w, measured *ret)
+{
+    measured mine = {0}, *all = sn_alloc((size_t) w->world * sizeof(*all));
+    int *everyone = SN_NEW_N(w->arena, int, w->world);
+    for (int r = 0; r < w->world; r++)
+        everyone[r] = r;
+    sn_status status = measure_link(w);
+    mine.link_bytes_per_s = w->result.link_bytes_per_s;
+    if (w->rank == 0) {
+        mine.codec_bytes_per_s = train_codec_rate();
+        look_back(w, mine.kept);
+    }
+    if (status >= 0)
+        status =
+            sn_net_gather(w->net, everyone, w->world, &mine, sizeof(mine), train_deadline(w), all);
+    *ret = all[0];
+    free(all);
+    return status;
+}
+
+/* From here on the job has a codec in the place of auto. */
+static sn_status settle_compression(train_worker *w)
+{
+    measured m = {0};
+    sn_plan_compression c;
+    sn_str why = {0};
+    char codec[32], parameters[32];
+    if (!train_compression_auto(w->job))
+        return SN_OK;
+    if (w->net && sn_net_hosts(w->net) > 1)
+        SN_TRY(measure(w, &m));
+    w->settled = *w->job;
+    w->job = &w->settled;
+    m.kept[sizeof(m.kept) - 1] = 0;
+    if (m.kept[0]) {
+        w->settled.compression.codec = sn_arena_str(w->arena, m.kept);
+        sn_str_printf(&why, "compression: auto stays with %s, as before", m.kept);
+    }
+    sn_status status = sn_job_compression(w->job, w->opts->topo, m.link_bytes_per_s,
+                                          m.codec_bytes_per_s, &c, m.kept[0] ? NULL : &why);
+    if (status >= 0) {
+        sn_codec_text(&c.gradients, codec);
+        sn_codec_text(&c.parameters, parameters);
+        w->settled.compression.codec = sn_arena_str(w->arena, codec);
+        w->settled.compression.parameters = sn_arena_str(w->arena, parameters);
+        train_say(w, sn_str_get(&why));
+    }
+    sn_str_done(&why);
+    return status;
 }
 
 /* ---- memory, kernels, state ---- */
@@ -231,8 +302,10 @@ static sn_status open_coll(train_worker *w)
         w->tally = w->vote + 16;
         return SN_OK;
     }
-    sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + 65536,
+    uint64_t wires = train_wires_bytes(w->plan, w->program);
+    sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + wires + 65536,
                          .topo = w->opts->topo,
+                         .model = w->opts->model,
                          .recorder = w->recorder,
                          .deadline = train_deadline(w)};
     SN_TRY(sn_coll_open(w->net, &opts, &w->coll));
@@ -257,6 +330,19 @@ static double peak_flops(const train_worker *w)
     return sum;
 }
 
+/* The pieces of the program's state, and what is owed beside it. */
+static void collect_saves(train_worker *w)
+{
+    sn_piece *state, *owed;
+    int n = train_state_pieces(w->plan, w->program, w->exec, true, w->arena, &state);
+    int m = train_wires_pieces(train_exec_wires(w->exec), w->arena, &owed);
+    w->saves = n + m;
+    w->save = SN_NEW_N(w->arena, sn_piece, SN_MAX(1, n + m));
+    memcpy(w->save, state, (size_t) n * sizeof(*state));
+    if (m > 0)
+        memcpy(w->save + n, owed, (size_t) m * sizeof(*owed));
+}
+
 static sn_status make_executor(train_worker *w)
 {
     SN_TRY(sn_card_open(w->job->card_kind, &(sn_card_opts){.threads = 1}, &w->card));
@@ -265,7 +351,7 @@ static sn_status make_executor(train_worker *w)
     sn_exec_record(w->exec, w->recorder);
     SN_TRY(train_feed_init(w->plan, w->program, w->exec, w->arena, &w->feed));
     w->window = SN_NEW_N(w->arena, int64_t, w->job->batch);
-    w->saves = train_state_pieces(w->plan, w->program, w->exec, true, w->arena, &w->save);
+    collect_saves(w);
     w->loads = train_state_pieces(w->plan, w->program, w->exec, false, w->arena, &w->load);
     w->peak_flops = peak_flops(w);
     return SN_OK;
@@ -294,9 +380,9 @@ static sn_status fill_state(train_worker *w)
     return open_metrics(w);
 }
 
-/* The working parameters of all cards from everyone's masters. */
-static sn_status gather_params(train_worker *w)
+sn_status train_gather(train_worker *w, sn_exec_wire wire)
 {
+    sn_exec_set_wire(w->exec, wire);
     int64_t time_ns[SN_TIME_KINDS] = {0};
     sn_status status = sn_exec_run(w->exec, w->program->gather_first, w->program->instrs,
                                    train_deadline(w), time_ns);
@@ -319,13 +405,14 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
     w->arena = sn_arena_create();
     w->ckpt_dir = checkpoint_dir(w);
     SN_TRY(join(w, net));
+    SN_TRY(settle_compression(w));
     SN_TRY(agree(w, read_and_plan(w)));
     SN_TRY(measure_link(w));
     SN_TRY(open_coll(w));
     SN_TRY(make_executor(w));
     SN_TRY(ready(w, fill_state(w)));
     sn_page_set_state(w->page, SN_WORKER_READY);
-    return gather_params(w);
+    return train_gather(w, SN_WIRE_SEEN);
 }
 
 void train_worker_close(train_worker *w)

@@ -20,11 +20,12 @@ static inline sn_time soon(void)
     return sn_now() + *sn_ranks_patience() * 10 * SN_SEC;
 }
 
-static inline int world_open(sn_boot *boot, int host, world *w)
+static inline int world_open_for(sn_boot *boot, int host, bool threads, world *w)
 {
     int members[64];
     RANK_OK(sn_rank_open(boot, host, NULL, &w->net));
-    sn_coll_opts opts = {.arena_bytes = 24 << 20, .stage_bytes = 2 << 20, .deadline = soon()};
+    sn_coll_opts opts = {
+        .arena_bytes = 24 << 20, .stage_bytes = 2 << 20, .threads = threads, .deadline = soon()};
     RANK_OK(sn_coll_open(w->net, &opts, &w->c));
     w->rank = sn_net_rank(w->net);
     w->size = sn_net_world(w->net);
@@ -32,6 +33,11 @@ static inline int world_open(sn_boot *boot, int host, world *w)
         members[i] = i;
     RANK_OK(sn_coll_group_create(w->c, "world", members, w->size, soon(), &w->all));
     return 0;
+}
+
+static inline int world_open(sn_boot *boot, int host, world *w)
+{
+    return world_open_for(boot, host, false, w);
 }
 
 static inline void world_close(world *w)

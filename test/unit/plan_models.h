@@ -43,13 +43,15 @@ static sn_topo *machine(int hosts, int cards)
     return machine_of(hosts, cards, 1);
 }
 
-static sn_status build_gpt(void *ctx, sn_arena *arena, int64_t micro, double tokens, sn_graph **ret)
+static inline sn_status build_gpt(void *ctx, sn_arena *arena, int64_t micro, double tokens,
+                                  sn_graph **ret)
 {
     return sn_graph_gpt(arena, ctx, micro, tokens, ret);
 }
 
 /* Batch first, [B, D]: two hidden layers with a skip over both, cross-entropy over classes. */
-static sn_status build_mlp(void *ctx, sn_arena *arena, int64_t micro, double tokens, sn_graph **ret)
+static inline sn_status build_mlp(void *ctx, sn_arena *arena, int64_t micro, double tokens,
+                                  sn_graph **ret)
 {
     const int64_t *size = ctx; /* vocabulary, width, hidden, classes */
     sn_graph *g = sn_graph_create(arena, "mlp");

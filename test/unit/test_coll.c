@@ -40,7 +40,8 @@ static int64_t in_count(const shape *s, int p)
     sn_coll_op op = s->call.op;
     if (op == SN_BROADCAST || op == SN_BARRIER)
         return 0;
-    return op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL ? s->call.count * p : s->call.count;
+    bool each = op == SN_REDUCE_SCATTER || op == SN_ALL_TO_ALL || op == SN_SCATTER;
+    return each ? s->call.count * p : s->call.count;
 }
 
 static int64_t out_count(const shape *s, int p)
@@ -48,7 +49,8 @@ static int64_t out_count(const shape *s, int p)
     sn_coll_op op = s->call.op;
     if (op == SN_BARRIER)
         return 0;
-    return op == SN_ALL_GATHER || op == SN_ALL_TO_ALL ? s->call.count * p : s->call.count;
+    bool each = op == SN_ALL_GATHER || op == SN_ALL_TO_ALL || op == SN_GATHER;
+    return each ? s->call.count * p : s->call.count;
 }
 
 static double expected(const shape *s, int me, int p, int64_t i, double *ret_tolerance)
@@ -58,7 +60,9 @@ static double expected(const shape *s, int me, int p, int64_t i, double *ret_tol
     *ret_tolerance = 0;
     if (c->op == SN_BROADCAST)
         return input(s, c->root, i);
-    if (c->op == SN_ALL_GATHER)
+    if (c->op == SN_SCATTER)
+        return input(s, c->root, n * me + i);
+    if (c->op == SN_ALL_GATHER || c->op == SN_GATHER)
         return input(s, (int) (i / n), i % n);
     if (c->op == SN_ALL_TO_ALL)
         return input(s, (int) (i / n), n * me + i % n);
@@ -99,9 +103,9 @@ static buffers make(const shape *s, const world *w, unsigned char *scratch)
     b.in = b.mem[0] + GUARD;
     b.out = b.mem[1] + GUARD;
     size_t mine = (size_t) s->call.count * el * (size_t) w->rank;
-    if (s->in_place && s->call.op == SN_ALL_GATHER)
+    if (s->in_place && (s->call.op == SN_ALL_GATHER || s->call.op == SN_GATHER))
         b.in = b.out + mine;
-    else if (s->in_place && s->call.op == SN_REDUCE_SCATTER)
+    else if (s->in_place && (s->call.op == SN_REDUCE_SCATTER || s->call.op == SN_SCATTER))
         b.out = b.in + mine;
     else if (s->in_place && b.ins > 0)
         b.out = b.in;
@@ -140,7 +144,8 @@ static int one(world *w, shape s, unsigned char *scratch)
     s.call.in = b.in;
     s.call.out = b.out;
     RANK_OK(sn_coll_run(w->all, &s.call, soon()));
-    for (int64_t i = 0; i < b.outs; i++) {
+    bool has = s.call.op != SN_GATHER || s.call.root == w->rank;
+    for (int64_t i = 0; i < b.outs && has; i++) {
         double tolerance, want = expected(&s, w->rank, w->size, i, &tolerance);
         double got = get(&s, b.out, i);
         if (fabs(got - want) > tolerance) {

@@ -201,6 +201,7 @@ static int epoch(sn_boot *boot, int rank, int host, void *ctx)
     sn_coll *c;
     sn_coll_group *g;
     sn_coll_req *r;
+    uint32_t *over = ctx;
     int fd, both[2] = {0, 1};
     char text[SN_PAGE_TEXT];
     sn_time since;
@@ -224,7 +225,10 @@ static int epoch(sn_boot *boot, int rank, int host, void *ctx)
         __atomic_store_n(&page->epoch, page->epoch + 1, __ATOMIC_RELEASE);
         RANK_FAILS(sn_coll_wait(r), SN_EEPOCH, "rank 1");
         sn_coll_group_free(self);
+        __atomic_store_n(over, 1, __ATOMIC_RELEASE);
     }
+    while (__atomic_load_n(over, __ATOMIC_ACQUIRE) == 0)
+        sn_sleep_until(sn_now() + SN_MS);
     sn_coll_group_free(g);
     sn_coll_close(c);
     sn_net_close(net);
@@ -236,7 +240,8 @@ static int epoch(sn_boot *boot, int rank, int host, void *ctx)
 static void test_epoch(void **state)
 {
     static const int here[] = {0, 0};
-    WORLD(here, epoch);
+    uint32_t *over = sn_ranks_shared(sizeof(*over));
+    assert_int_equal(sn_ranks_run(2, here, epoch, over, sn_now() + 20 * SN_SEC), 0);
 }
 
 int main(int argc, char **argv)

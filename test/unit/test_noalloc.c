@@ -96,12 +96,29 @@ static void test_many_cards(void **state)
     world_free(w);
 }
 
+/* Encoded between two hosts of the topology, which share their memory for the reason above. */
+static void test_encoded(void **state)
+{
+    world *w = world_create();
+    w->one_host = true;
+    w->topo_hosts = 2;
+    w->job.compression.codec = "onebit";
+    run(w, 1, 1, 4);
+    w->job.precision = SN_BF16;
+    w->job.compression.codec = "powersgd:1";
+    run(w, 2, 1, 2);
+    w->job.compression.codec = "topk:0.05+int8";
+    run(w, 2, 1, 2);
+    world_free(w);
+}
+
 int main(void)
 {
     dl_iterate_phdr(note_library, NULL);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_card),
         cmocka_unit_test(test_many_cards),
+        cmocka_unit_test(test_encoded),
     };
     return cmocka_run_group_tests_name(__FILE__, tests, world_setup, world_teardown);
 }

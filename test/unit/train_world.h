@@ -24,6 +24,7 @@ struct world { /* shared with the workers */
     sn_job job;
     sn_topo *topo;
     bool resume, one_host;
+    int topo_hosts; /* what the topology says; 0: as it is */
     const char *run_dir;
     world_on_step on_step; /* on rank 0 */
     int64_t trigger;       /* for on_step */
@@ -161,7 +162,8 @@ static inline void world_run_fn(world *w, sn_rank_fn fn)
     w->rows = 0;
     for (int s = 0; s < 64; s++)
         w->loss[s] = NAN;
-    w->topo = world_topo(cards, w->one_host || cards == 1 ? 1 : 2);
+    int hosts = w->one_host || cards == 1 ? 1 : 2;
+    w->topo = world_topo(cards, w->topo_hosts ? w->topo_hosts : hosts);
     int failing = sn_ranks_run(cards, host, fn ? fn : world_rank, w, sn_now() + 40 * SN_SEC);
     sn_topo_free(w->topo);
     for (int r = 0; r < cards; r++)

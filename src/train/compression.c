@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * compression — the job's words about compression as codecs, and what `auto` means.
+ *
+ * auto: the fewest seconds for the bytes of a step between hosts, as they are or encoded. Coding
+ * costs the card's time, so a link that is fast enough is left alone. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "os/os.h"
+#include "train/parts.h"
+
+#define AUTO_GRADIENTS "onebit" /* doc/compression.md says why */
+#define AUTO_PARAMETERS "onebit"
+#define CODEC_BYTES_PER_S 1e9 /* when nobody measured */
+#define SAMPLE (INT64_C(1) << 16)
+
+static const char *codec_text(const sn_job *job)
+{
+    return job->compression.codec ? job->compression.codec : "none";
+}
+
+bool train_compression_auto(const sn_job *job)
+{
+    return !strcmp(codec_text(job), "auto");
+}
+
+/* "onebit", or "2xonebit": a code, and one of what it leaves. */
+static sn_status parse_passes(const char *text, sn_codec *ret, int *ret_passes)
+{
+    bool many = text[0] >= '1' && text[0] <= '8' && text[1] == 'x';
+    SN_TRY(sn_codec_parse(many ? text + 2 : text, ret));
+    *ret_passes = many ? text[0] - '0' : 1;
+    return SN_OK;
+}
+
+static bool parameters_auto(const sn_job *job)
+{
+    return !job->compression.parameters || !strcmp(job->compression.parameters, "auto");
+}
+
+/* What the parameters' changes travel as: a change has few large elements to pick and no rank to be
+ * low, but a sign and a size. */
+static sn_codec companion(const sn_codec *gradients)
+{
+    sn_codec c = *gradients;
+    if (c.kind == SN_CODEC_TOPK || c.kind == SN_CODEC_POWERSGD)
+        c = (sn_codec){.kind = SN_CODEC_ONEBIT};
+    return c;
+}
+
+const char *train_compression_text(const sn_job *job, char out[96])
+{
+    sn_plan_compression c;
+    char gradients[32], parameters[32];
+    if (train_compression_auto(job))
+        return "auto";
+    if (sn_job_compression(job, NULL, 0, 0, &c, NULL) < 0)
+        return "?";
+    sn_codec_text(&c.gradients, gradients);
+    sn_codec_text(&c.parameters, parameters);
+    if (c.gradients.kind == SN_CODEC_NONE && c.parameters.kind == SN_CODEC_NONE)
+        return "none";
+    snprintf(out, 96, "%s, parameters %s", gradients, parameters);
+    return out;
+}
+
+/* ---- auto ---- */
+
+double train_codec_rate(void)
+{
+    sn_codec c;
+    double best = 0;
+    float *x = sn_alloc(SAMPLE * sizeof(*x)), *owed = sn_alloc(SAMPLE * sizeof(*owed));
+    if (sn_codec_parse(AUTO_GRADIENTS, &c) >= 0) {
+        int64_t bytes = sn_codec_bytes(&c, SAMPLE);
+        void *code = sn_alloc((size_t) bytes);
+        for (int64_t i = 0; i < SAMPLE; i++)
+            x[i] = (float) sn_hash_normal(1, 2, (uint64_t) i);
+        for (int turn = 0; turn < 8; turn++) {
+            sn_time began = sn_now();
+            sn_codec_encode(&c, x, owed, NULL, 0, SAMPLE, code);
+            if (sn_codec_decode(&c, code, bytes, SAMPLE, true, x) < 0)
+                break;
+            double rate = (double) SAMPLE * sizeof(float) * 1e9 / (double) (sn_now() - began + 1);
+            best = SN_MAX(best, rate);
+        }
+        free(code);
+    }
+    free(x);
+    free(owed);
+    return best;
+}
+
+/* The slowest path between neighbouring hosts; 0: one host. */
+static double slowest_link(const sn_topo *topo)
+{
+    double least = 0;
+    for (int h = 0; topo && h + 1 < topo->hosts; h++) {
+        sn_path path;
+        const sn_topo_host *a = &topo->host[h], *b = &topo->host[h + 1];
+        if (a->cards > 0 && b->cards > 0 &&
+            sn_topo_path(topo, a->first_card, b->first_card, &path) >= 0 &&
+            (least == 0 || path.bytes_per_s < least))
+            least = path.bytes_per_s;
+    }
+    return least;
+}
+
+static int64_t parameters_of(const sn_gpt *g)
+{
+    int64_t mlp = g->mlp ? g->mlp : 4 * g->hidden;
+    return g->layers * (4 * g->hidden * g->hidden + 2 * g->hidden * mlp) + 2 * g->vocab * g->hidden;
+}
+
+static void choose(const sn_job *job, double link, double rate, sn_plan_compression *c, sn_str *why)
+{
+    char a[32], b[32], plain[32], coded[32];
+    sn_codec none = {.kind = SN_CODEC_NONE};
+    int64_t n = parameters_of(&job->gpt);
+    double as_is = 2 * sn_codec_seconds(&none, n, link, rate);
+    double encoded = sn_codec_seconds(&c->gradients, n, link, rate) +
+                     sn_codec_seconds(&c->parameters, n, link, rate);
+    bool pays = encoded < as_is;
+    if (why)
+        sn_str_printf(why,
+                      "compression: auto %s: %s/s between hosts, %s/s of coding: the gradients and "
+                      "parameters of a step take %s as they are, %s encoded",
+                      pays ? "takes " AUTO_GRADIENTS " for gradients, " AUTO_PARAMETERS
+                             " for parameters"
+                           : "leaves the bytes as they are",
+                      sn_fmt_bytes(a, link), sn_fmt_bytes(b, rate), sn_fmt_ns(plain, as_is * 1e9),
+                      sn_fmt_ns(coded, encoded * 1e9));
+    if (!pays)
+        c->gradients = c->parameters = none;
+}
+
+static sn_status automatic(const sn_job *job, const sn_topo *topo, double link, double rate,
+                           sn_plan_compression *c, sn_str *why)
+{
+    SN_TRY(sn_codec_parse(AUTO_GRADIENTS, &c->gradients));
+    SN_TRY(sn_codec_parse(AUTO_PARAMETERS, &c->parameters));
+    link = link > 0 ? link : slowest_link(topo);
+    if (link > 0) {
+        choose(job, link, rate > 0 ? rate : CODEC_BYTES_PER_S, c, why);
+        return SN_OK;
+    }
+    *c = (sn_plan_compression){0};
+    if (why)
+        sn_str_add(why, "compression: auto has nothing to do on one host");
+    return SN_OK;
+}
+
+sn_status sn_job_compression(const sn_job *job, const sn_topo *topo, double link_bytes_per_s,
+                             double codec_bytes_per_s, sn_plan_compression *ret, sn_str *ret_why)
+{
+    sn_plan_compression c = {0};
+    if (train_compression_auto(job)) {
+        SN_TRY(automatic(job, topo, link_bytes_per_s, codec_bytes_per_s, &c, ret_why));
+    } else {
+        SN_TRY(sn_codec_parse(codec_text(job), &c.gradients));
+        c.parameters = companion(&c.gradients);
+    }
+    if (!parameters_auto(job) && !train_compression_auto(job))
+        SN_TRY(parse_passes(job->compression.parameters, &c.parameters, &c.passes));
+    if (c.parameters.kind == SN_CODEC_POWERSGD)
+        return sn_fail(SN_EINVAL,
+                       "compression.parameters is powersgd, which codes sums: take another codec");
+    if (c.gradients.kind == SN_CODEC_TOPK)
+        c.momentum = job->compression.momentum;
+    *ret = c;
+    return SN_OK;
+}
