@@ -8,8 +8,11 @@
  * statistics, and says whether the bar is met.
  *
  * Bars: BENCH_RATIO_MIN compares the pairs' ratio (ours / peer, turned so that more is better when
- * `less_is_better`) and asks for 30 pairs, BENCH_SHARE_MIN the share of the bound,
- * BENCH_VALUE_MAX/MIN the value itself. The whole interval has to meet the bar.
+ * `less_is_better`) and asks for 30 pairs, BENCH_SHARE `share_min` alone,
+ * BENCH_VALUE_MAX/MIN the value itself. The whole interval has to meet the bar. BENCH_TAIL_MAX is
+ * about the 99th percentile, which is then the value; of fewer than 100 samples it is the worst;
+ * BENCH_MEAN_MAX about the mean. Both ask for 30 samples.
+ * `share_min` is a second bar, the least share of the bound, beside any of these.
  *
  * The process of the harness never computes and has one thread: cases fork the ranks that do. */
 #ifndef SN_APP_BENCH_H
@@ -20,9 +23,11 @@
 typedef enum bench_bar {
     BENCH_NO_BAR,
     BENCH_RATIO_MIN,
-    BENCH_SHARE_MIN,
+    BENCH_SHARE,
     BENCH_VALUE_MAX,
-    BENCH_VALUE_MIN
+    BENCH_VALUE_MIN,
+    BENCH_TAIL_MAX,
+    BENCH_MEAN_MAX
 } bench_bar;
 
 #define BENCH_SAMPLES_MAX 1024
@@ -48,19 +53,21 @@ typedef struct bench_case {
     const char *peer;       /* "Open MPI", NULL none */
     const char *bound_name; /* "FMA peak", NULL none */
     bench_bar bar;
-    double bar_value;
+    double bar_value, share_min;
     int arg; /* for cases that share a function */
     sn_status (*run)(const struct bench_case *c, const bench_opts *o, bench_result *ret);
 } bench_case;
 
-/* One table an area; ends with name NULL. */
-extern const bench_case bench_compute[], bench_net[], bench_gmem[], bench_coll[], bench_train[],
+/* One or more tables an area; ends with name NULL. */
+extern const bench_case bench_compute[], bench_net[], bench_gmem[], bench_coll[], bench_gloo[],
+    bench_choice_cases[], bench_codec[], bench_link[], bench_watch[], bench_death[], bench_train[],
     bench_ckpt[], bench_heal[], bench_plan[];
 
 /* The median of n values (sorts a copy), and the order statistics that enclose the true median with
  * ≥ 95 %: without bounds when n < 6, too few to say so. */
 double bench_median(const double *v, int n);
 void bench_interval(const double *v, int n, double *ret_low, double *ret_high);
+double bench_tail(const double *v, int n); /* the smallest that 99 % do not exceed */
 
 /* Run a program with its output captured (at most 64 KiB), `seconds` at most; returns its exit
  * code, -1 when it could not run. */

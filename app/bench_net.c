@@ -18,7 +18,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { NET_LATENCY, NET_BANDWIDTH, FLAG_LATENCY, PEER_COPY };
+enum { NET_LATENCY, NET_BANDWIDTH, FLAG_LATENCY, PEER_COPY, WINDOW_PUT };
 enum { ASK_OURS = 1, ASK_BOUND };
 enum { ROUNDS = 200, BLOCKS = 8, BLOCK = 1 << 20, COPIES = 100 };
 enum {
@@ -39,6 +39,7 @@ typedef struct pair_rank {
     uint32_t round, bare;
     sn_net *net;
     sn_segment *seg;
+    sn_window *win;
     void *memory; /* private */
     char *block;  /* in it, BLOCK bytes */
 } pair_rank;
@@ -133,6 +134,24 @@ static sn_status ping_flags(pair_rank *r, double *ret)
     return SN_OK;
 }
 
+/* Each waits, with loads alone, for the number that the other puts, and puts it back. */
+static sn_status ping_puts(pair_rank *r, double *ret)
+{
+    const uint64_t *mine = sn_window_base(r->win, r->me);
+    sn_time t = sn_now(), deadline = t + 30 * SN_SEC;
+    for (int i = 0; i < ROUNDS; i++) {
+        uint64_t number = ++r->round;
+        if (r->me == 0)
+            SN_TRY(sn_window_put(r->win, 1, 0, &number, sizeof number, deadline));
+        while (__atomic_load_n(mine, __ATOMIC_ACQUIRE) != number)
+            SN_PAUSE();
+        if (r->me == 1)
+            SN_TRY(sn_window_put(r->win, 0, 0, &number, sizeof number, deadline));
+    }
+    *ret = (double) (sn_now() - t) * 1e-9 / ROUNDS / 2;
+    return SN_OK;
+}
+
 static void bare_flags(pair_rank *r, double *ret)
 {
     uint32_t *mine = r->s->flag[r->me].word, *theirs = r->s->flag[!r->me].word;
@@ -171,6 +190,11 @@ static sn_status pair_step(void *state, int64_t arg, double ret[BENCH_VALUES])
             return ping_flags(r, &ret[0]);
         bare_flags(r, &ret[0]);
         return SN_OK;
+    case WINDOW_PUT:
+        if (arg == ASK_OURS)
+            return ping_puts(r, &ret[0]);
+        bare_flags(r, &ret[0]);
+        return SN_OK;
     case PEER_COPY:
         copy_block(r, arg == ASK_OURS, &ret[0]);
         return SN_OK;
@@ -182,6 +206,7 @@ static sn_status pair_step(void *state, int64_t arg, double ret[BENCH_VALUES])
 static void pair_close(void *state)
 {
     pair_rank *r = state;
+    sn_window_free(r->win, sn_now() + 5 * SN_SEC);
     sn_gmem_free(r->seg);
     sn_net_close(r->net);
     free(r->memory);
@@ -203,6 +228,8 @@ static sn_status pair_open(sn_boot *boot, const bench_job *job, void **ret)
     if (r->s->what < FLAG_LATENCY)
         return SN_OK;
     SN_TRY(sn_gmem_create(r->net, both, 2, BLOCK, sn_now() + 30 * SN_SEC, &r->seg));
+    if (r->s->what == WINDOW_PUT)
+        return sn_window_create(r->seg, NULL, 4096, sn_now() + 30 * SN_SEC, &r->win);
     memset(sn_gmem_base(r->seg, r->me), 1, BLOCK);
     return SN_OK;
 }
@@ -235,7 +262,8 @@ static sn_status run_pair(const bench_case *c, const bench_opts *o, bench_result
         "half round trip of 8 B, UCX over the loopback's TCP, median of 200",
         "1 MiB messages, UCX over the loopback's TCP, median of 8",
         "half round trip of a flag in a shared segment, mean of 200",
-        "1 MiB out of another rank's part of a segment, mean of 100; the bound copies its own"};
+        "1 MiB out of another rank's part of a segment; the bound copies its own; mean of 100",
+        "half round trip of an sn_window_put of 8 B that the target polls for, mean of 200"};
     void *memory;
     bench_world *w = NULL;
     SN_TRY(bench_shared(sizeof(pair_shared), &memory));
@@ -288,5 +316,14 @@ const bench_case bench_gmem[] = {{.area = "gmem",
                                   .unit = "GB/s",
                                   .bound_name = "copy from own part",
                                   .arg = PEER_COPY,
+                                  .run = run_pair},
+                                 {.area = "gmem",
+                                  .name = "gmem_put_8B",
+                                  .unit = "us",
+                                  .less_is_better = true,
+                                  .bound_name = "bare spinning",
+                                  .bar = BENCH_VALUE_MAX,
+                                  .bar_value = 0.3,
+                                  .arg = WINDOW_PUT,
                                   .run = run_pair},
                                  {.area = "gmem"}};

@@ -52,10 +52,16 @@ static bool send_reply(int fd, sn_status status, const double *value)
 static void serve_questions(int fd, const bench_job *job, void *state)
 {
     int64_t arg;
-    double value[BENCH_VALUES] = {0};
-    while (recv(fd, &arg, sizeof arg, MSG_WAITALL) == (ssize_t) sizeof arg)
+    while (recv(fd, &arg, sizeof arg, MSG_WAITALL) == (ssize_t) sizeof arg) {
+        double value[BENCH_VALUES] = {0};
         if (!send_reply(fd, job->step(state, arg, value), value))
             return;
+    }
+}
+
+static int host_of(const bench_job *job, int me)
+{
+    return job->host ? job->host[me] : 0;
 }
 
 static _Noreturn void rank_main(const bench_job *job, int me, int boot_fd, int ask_fd, pid_t parent)
@@ -67,6 +73,8 @@ static _Noreturn void rank_main(const bench_job *job, int me, int boot_fd, int a
     if (getppid() != parent)
         _exit(1);
     sn_status status = sn_bind_core(me % sn_cores());
+    if (status >= 0 && job->wire)
+        status = bench_wire_enter(job->wire, host_of(job, me));
     if (status >= 0)
         status = sn_boot_socket(boot_fd, me, job->world, &boot);
     if (status >= 0)
@@ -172,11 +180,13 @@ static void turn(bench_world *w)
     }
 }
 
-static sn_status all_replies(bench_world *w)
+sn_status bench_world_hear(bench_world *w, int except)
 {
     sn_time deadline = sn_now() + PATIENCE_S * SN_SEC;
     for (int r = 0; r < w->world; r++) {
         const rank *k = &w->rank[r];
+        if (r == except)
+            continue;
         while (k->got < sizeof k->reply && k->ask_fd >= 0 && sn_now() < deadline)
             turn(w);
         if (k->got == sizeof k->reply && k->reply.status < 0)
@@ -197,7 +207,7 @@ sn_status bench_world_start(const bench_job *job, bench_world **ret)
     for (int r = 0; r < job->world && status >= 0; r++)
         status = fork_rank(w, job, r);
     if (status >= 0)
-        status = all_replies(w);
+        status = bench_world_hear(w, -1);
     if (status < 0) {
         bench_world_stop(w);
         return status;
@@ -206,14 +216,26 @@ sn_status bench_world_start(const bench_job *job, bench_world **ret)
     return SN_OK;
 }
 
-sn_status bench_world_ask(bench_world *w, int64_t arg)
+sn_status bench_world_tell(bench_world *w, int64_t arg)
 {
     for (int r = 0; r < w->world; r++)
         w->rank[r].got = 0;
     for (int r = 0; r < w->world; r++)
         if (send(w->rank[r].ask_fd, &arg, sizeof arg, MSG_NOSIGNAL) != (ssize_t) sizeof arg)
             return sn_fail(SN_EPEER, "rank %d ended", r);
-    return all_replies(w);
+    return SN_OK;
+}
+
+sn_status bench_world_ask(bench_world *w, int64_t arg)
+{
+    SN_TRY(bench_world_tell(w, arg));
+    return bench_world_hear(w, -1);
+}
+
+void bench_world_signal(const bench_world *w, int r, int number)
+{
+    if (w->rank[r].pid > 0) /* our child, not reaped before bench_world_stop */
+        kill(w->rank[r].pid, number);
 }
 
 double bench_world_value(const bench_world *w, int r, int i)
@@ -263,10 +285,15 @@ void bench_world_stop(bench_world *w)
 
 sn_status bench_net_open(sn_boot *boot, const bench_job *job, sn_net **ret)
 {
-    char name[16];
-    snprintf(name, sizeof name, "h%d", job->host ? job->host[sn_boot_rank(boot)] : 0);
-    sn_net_opts opts = {
-        .host_name = name, .bind_address = "127.0.0.1", .deadline = sn_now() + 30 * SN_SEC};
+    char name[16], address[32] = "127.0.0.1";
+    int host = host_of(job, sn_boot_rank(boot));
+    snprintf(name, sizeof name, "h%d", host);
+    if (job->wire)
+        bench_wire_address(host, address);
+    sn_net_opts opts = {.host_name = name,
+                        .bind_address = address,
+                        .deadline = sn_now() + 30 * SN_SEC,
+                        .detect_ns = job->detect_ns ? job->detect_ns : BENCH_PATIENT};
     return sn_net_open(boot, &opts, ret);
 }
 

@@ -31,6 +31,9 @@ void sn_resolve_cards(sn_job_spec *spec, int cores);
 /* The emulated topology of the job on this machine, peaks measured here (about 60 ms). */
 sn_status sn_job_topology(const sn_job *job, sn_topo **ret);
 
+/* $XDG_CACHE_HOME/supernode, else ~/.cache/supernode; NULL: there is neither. */
+const char *sn_cache_dir(sn_arena *arena);
+
 sn_status sn_cluster_read(const char *path, sn_topo **ret); /* the file of --cluster */
 
 bool sn_plain_output(void); /* NO_COLOR is set or the terminal cannot do it */

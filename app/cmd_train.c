@@ -125,6 +125,17 @@ static sn_status read_flags(session *s, const sn_args *args)
                : SN_OK;
 }
 
+/* What bench calibrate measured for as many hosts and cards, for the workers. */
+static sn_status keep_calibration(const session *s)
+{
+    const sn_job *j = &s->spec.job;
+    sn_calibration *c =
+        sn_calibration_find(j->hosts, j->cards_per_host, sn_hosts_kind_of(j->hosts, false));
+    sn_status status = sn_run_calibrated(&s->run, c);
+    free(c);
+    return status;
+}
+
 /* Everything that can be known before a worker starts. */
 static sn_status prepare(session *s, const sn_args *args)
 {
@@ -141,7 +152,8 @@ static sn_status prepare(session *s, const sn_args *args)
     SN_TRY(sn_run_open(sn_args_get(args, "run"), s->resume, &s->spec.job, &s->run));
     if (s->spec.job.checkpoint.dir)
         s->spec.job.checkpoint.dir = s->run.ckpt_dir;
-    return sn_run_describe(&s->run, &s->spec.job, s->topo, s->plan);
+    SN_TRY(sn_run_describe(&s->run, &s->spec.job, s->topo, s->plan));
+    return keep_calibration(s);
 }
 
 static double peak_of(const session *s)

@@ -26,6 +26,28 @@ static sn_status load(const char *run_dir, sn_arena *arena, sn_job_spec *spec, s
     return status;
 }
 
+/* The launcher checked it; what it cannot be read for costs only the better choice. */
+static sn_calibration *load_calibration(const char *run_dir)
+{
+    sn_calibration *c = sn_alloc(sizeof *c);
+    char path[4096], *text;
+    size_t bytes;
+    snprintf(path, sizeof path, "%s/calibration.json", run_dir);
+    sn_status status = SN_ENOTFOUND;
+    if (!access(path, R_OK))
+        status = sn_file_read(path, 1 << 20, &text, &bytes);
+    if (status >= 0) {
+        status = sn_calibration_parse(text, bytes, path, c);
+        free(text);
+        if (status < 0)
+            sn_log(SN_LOG_WARN, "%s is not used: %s", path, sn_errmsg());
+    }
+    if (status >= 0)
+        return c;
+    free(c);
+    return NULL;
+}
+
 static sn_status work(const sn_args *args, sn_arena *arena, int rank, int world, int agent_fd,
                       sn_page *page)
 {
@@ -37,6 +59,7 @@ static sn_status work(const sn_args *args, sn_arena *arena, int rank, int world,
     if (!sn_args_int(args, "core", -1, 4096, &core))
         return sn_fail(SN_EINVAL, "worker: bad --core");
     sn_status status = load(run, arena, &spec, &topo);
+    sn_calibration *calibration = load_calibration(run);
     if (status >= 0)
         status = sn_boot_socket(agent_fd, rank, world, &boot);
     if (status >= 0) {
@@ -46,6 +69,7 @@ static sn_status work(const sn_args *args, sn_arena *arena, int rank, int world,
                            .deadline = sn_now() + 30 * SN_SEC};
         sn_train_opts opts = {.job = &spec.job,
                               .topo = topo,
+                              .model = calibration ? &calibration->model : NULL,
                               .run_dir = run,
                               .core = rank < topo->cards ? topo->card[rank].core : -1,
                               .resume = sn_args_get(args, "resume") != NULL};
@@ -54,6 +78,7 @@ static sn_status work(const sn_args *args, sn_arena *arena, int rank, int world,
     }
     sn_boot_free(boot);
     sn_topo_free(topo);
+    free(calibration);
     return status;
 }
 

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -65,6 +66,11 @@ static void summary_json(const sn_ending *e)
                         isnan(e->final_loss) ? json_null() : json_real(e->final_loss));
     json_object_set_new(root, "baseline_loss",
                         isnan(e->baseline) ? json_null() : json_real(e->baseline));
+    char calibration[4096];
+    bool calibrated =
+        sn_run_path(e->run, "calibration.json", calibration) >= 0 && access(calibration, R_OK) == 0;
+    json_object_set_new(root, "collectives_chosen_by",
+                        json_string(calibrated ? "calibration" : "topology"));
     json_object_set_new(root, "sample", e->sample ? json_string(e->sample) : json_null());
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');

@@ -140,8 +140,13 @@ static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char 
 
 static sn_status set_codec(sn_job_spec *spec, const key *k, void *at, const char *text)
 {
-    sn_codec codec;
-    if (strcmp(text, "auto") && sn_codec_parse(text, &codec) < 0)
+    sn_job probe = {.compression = {.codec = "none"}};
+    sn_plan_compression c;
+    if (!strcmp(k->path, "compression.codec"))
+        probe.compression.codec = text;
+    else
+        probe.compression.parameters = text;
+    if (sn_job_compression(&probe, NULL, 0, 0, &c, NULL) < 0)
         return sn_fail_in(SN_EINVAL, "%s", k->path);
     *(const char **) at = sn_arena_str(spec->arena, text);
     return SN_OK;

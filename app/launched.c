@@ -138,6 +138,22 @@ static void describe(const sn_run *run, const sn_job *job, const sn_topo *topo)
     sn_plan_free(plan);
 }
 
+/* Each rank has its machine's; a group takes that of its lowest rank. */
+static sn_calibration *find_calibration(const sn_job *job, bool speaks)
+{
+    sn_calibration *c = sn_alloc(sizeof *c);
+    sn_str warning = {0};
+    bool found = sn_calibration_load(job->hosts, job->cards_per_host,
+                                     sn_hosts_kind_of(job->hosts, true), c, &warning);
+    if (warning.len && speaks)
+        sn_log(SN_LOG_WARN, "%s", sn_str_get(&warning));
+    sn_str_done(&warning);
+    if (found)
+        return c;
+    free(c);
+    return NULL;
+}
+
 static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, bool resume,
                       speaker *s, sn_run *run, sn_topo **topo, sn_train_result *result)
 {
@@ -166,16 +182,22 @@ static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, boo
     SN_TRY(sn_topo_parse(blob[0], bytes[0], "rank 0's topology", topo));
     if (rank == 0)
         describe(run, &spec->job, *topo);
+    sn_calibration *calibration = find_calibration(&spec->job, rank == 0);
+    if (rank == 0 && sn_run_calibrated(run, calibration) < 0)
+        sn_log(SN_LOG_WARN, "%s, going on without it", sn_errmsg());
     sn_net_opts net = {.host_name = host, .page = page, .deadline = sn_now() + 60 * SN_SEC};
     sn_train_opts opts = {.job = &spec->job,
                           .topo = *topo,
+                          .model = calibration ? &calibration->model : NULL,
                           .run_dir = run->dir,
                           .core = -1,
                           .resume = resume,
                           .rank0_metrics = true,
                           .on_step = on_step,
                           .ctx = s};
-    return sn_train_worker(boot, &net, &opts, result);
+    sn_status status = sn_train_worker(boot, &net, &opts, result);
+    free(calibration);
+    return status;
 }
 
 static void speak(speaker *s, sn_job_spec *spec, const sn_run *run, const sn_topo *topo,

@@ -32,12 +32,12 @@ bool sn_under_launcher(void)
     return getenv("PMIX_RANK") != NULL;
 }
 
-static const char *cache_dir(sn_arena *arena)
+const char *sn_cache_dir(sn_arena *arena)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     if (xdg && *xdg)
         return sn_arena_printf(arena, "%s/supernode", xdg);
-    return home && *home ? sn_arena_printf(arena, "%s/.cache/supernode", home) : "build/data";
+    return home && *home ? sn_arena_printf(arena, "%s/.cache/supernode", home) : NULL;
 }
 
 void sn_resolve_cards(sn_job_spec *spec, int cores)
@@ -82,7 +82,8 @@ sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn
     if (word && !own_job)
         make_room(args, ret);
     SN_TRY(sn_job_check(ret));
-    SN_TRY(sn_job_corpus(ret->job.data, cache_dir(arena), arena, &ret->job.data));
+    const char *cache = sn_cache_dir(arena);
+    SN_TRY(sn_job_corpus(ret->job.data, cache ? cache : "build/data", arena, &ret->job.data));
     char *absolute = realpath(ret->job.data, NULL);
     if (absolute) {
         ret->job.data = sn_arena_str(arena, absolute);

@@ -188,6 +188,21 @@ sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *t
     return status;
 }
 
+sn_status sn_run_calibrated(const sn_run *run, const sn_calibration *c)
+{
+    sn_str out = {0};
+    char path[4096];
+    SN_TRY(sn_run_path(run, "calibration.json", path));
+    if (!c) { /* that of an attempt before, if there is one */
+        unlink(path);
+        return SN_OK;
+    }
+    sn_calibration_json(c, &out);
+    sn_status status = sn_run_write(run, "calibration.json", sn_str_get(&out));
+    sn_str_done(&out);
+    return status;
+}
+
 /* The row of one step from every rank's page; false while a rank has not finished it. */
 static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_metrics *row)
 {

@@ -2,11 +2,12 @@
  *
  * run — a run's directory and what the launcher gathers from the workers' pages while it runs.
  *
- *   runs/ID/job.yaml  topology.yaml  plan.txt  metrics.jsonl  rank-N.log  links.json  report.html
- *   recorder-N.bin  checkpoints/           runs/latest -> ID */
+ *   runs/ID/job.yaml  topology.yaml  plan.txt  calibration.json  metrics.jsonl  rank-N.log
+ *   links.json  report.html  recorder-N.bin  checkpoints/           runs/latest -> ID */
 #ifndef SN_APP_RUN_H
 #define SN_APP_RUN_H
 
+#include "calibration.h"
 #include "job.h"
 #include "mon/mon.h"
 #include "topo/topo.h"
@@ -33,6 +34,9 @@ sn_status sn_run_checkpoints(const char *dir, const sn_job *job, char out[4096])
 /* job.yaml, topology.yaml and plan.txt: what is known before the first step. */
 sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *topo,
                           const sn_plan *plan);
+
+/* calibration.json: what the workers choose algorithms of collectives by; NULL: the topology. */
+sn_status sn_run_calibrated(const sn_run *run, const sn_calibration *c);
 
 /* runs/latest now means this run, when it is one of `runs`. Said once it has got as far as
  * training, so that a run that never started does not stand before one that can be resumed. */

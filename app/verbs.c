@@ -42,10 +42,11 @@ static const sn_flag coll_flags[] = {
     {"op", "NAME", "all_reduce (default), reduce_scatter, all_gather, broadcast, …", false},
     {"bytes", "SIZE", "of a member's vector, of a block where there are blocks (default 1M)",
      false},
-    {"dtype", "TYPE", "f32 (default), bf16; any other where nothing is reduced", false},
+    {"dtype", "TYPE", "f32 (default), bf16, f16; any other where nothing is reduced", false},
     {"hosts", "N", "hosts, emulated on this machine (default 1; of --cluster: all)", false},
     {"cards", "N", "cards of each host (default a card a core; of --cluster: all)", false},
     {"cluster", "FILE", "ask for the machines of a cluster file instead", false},
+    {"measure", NULL, "run every algorithm here too (seconds)", false},
     {"json", NULL, "the choice and all candidates as JSON", false},
     {0}};
 
@@ -72,6 +73,10 @@ static const sn_flag bench_flags[] = {
     {"json", NULL, "one JSON object a case (the default prints a table)", false},
     {"only", "TEXT", "cases whose name contains TEXT", false},
     {"pairs", "N", "interleaved pairs of each ratio (default 30)", false},
+    {"hosts", "N", "calibrate: hosts, emulated on this machine", false},
+    {"cards", "N", "calibrate: cards of each host", false},
+    {"check", NULL, "calibrate: run every algorithm of a grid of calls and judge the choice",
+     false},
     {0}};
 
 const sn_verb sn_verbs[] = {
@@ -94,9 +99,10 @@ const sn_verb sn_verbs[] = {
      plan_flags, sn_job_flag_table, sn_cmd_plan, false},
     {"coll", "explain", "show which algorithm a collective would take, and why",
      "Prints the algorithms that fit, each with its predicted time: how much of it is waiting for\n"
-     "signals and messages, how much is bytes moving; the choice, and the model behind it.\n"
-     "Nothing is run: the times are predicted from the topology.\n\n"
-     "  supernode coll explain --op all_reduce --bytes 8M --hosts 2 --cards 4\n"
+     "signals and messages, how much is bytes moving; the choice, and the model behind it: what\n"
+     "bench calibrate measured on this machine, else the topology. With --measure every algorithm\n"
+     "is run on hosts emulated here, and the choice set beside the fastest.\n\n"
+     "  supernode coll explain --op all_reduce --bytes 8M --hosts 2 --cards 4 --measure\n"
      "  supernode coll explain --op broadcast --bytes 64K --cluster "
      "examples/clusters/h100-16x8.yaml",
      coll_flags, NULL, sn_cmd_coll, false},
@@ -119,11 +125,21 @@ const sn_verb sn_verbs[] = {
      "  supernode debug --trace trace.json",
      debug_flags, NULL, sn_cmd_debug, false},
     {"bench", "[AREA]", "measure, beside the peer and the bound",
-     "Areas: compute, net, gmem, coll, train, ckpt, heal, plan, all. A case prints value, samples, "
+     "Areas: compute, net, gmem, coll, gloo, choice, codec, link, watch, train, ckpt, heal, plan, "
+     "all. A "
+     "case\n"
+     "prints value, samples, the peer's figure, the physical bound measured in the same run, and\n"
+     "whether its bar is met. Run it alone on the machine.\n\n"
+     "bench calibrate measures in seconds what collectives cost here (signals, copies, sums, the\n"
+     "network, every algorithm at many sizes), fits the model that algorithms are chosen by, and\n"
+     "keeps it in $XDG_CACHE_HOME/supernode (else ~/.cache/supernode) for train and coll explain.\n"
+     "Without --hosts and --cards: one host with a card a core, and two of them. Under mpirun: "
      "the\n"
-     "peer's figure, the physical bound measured in the same run, and whether its bar is met.\n"
-     "Run it alone on the machine.\n\n"
-     "  supernode bench coll --json",
+     "ranks that are there.\n\n"
+     "  supernode bench coll --json\n"
+     "  supernode bench calibrate\n"
+     "  supernode bench calibrate --hosts 2 --cards 4 --check\n"
+     "  mpirun -np 4 supernode bench calibrate",
      bench_flags, NULL, sn_cmd_bench, false},
     {"man", "", "print the man page (mdoc)", "  supernode man | man -l -", NULL, NULL, sn_cmd_man,
      false},

@@ -183,16 +183,16 @@ bool sn_algo_fits(const sn_algo_row *row, const sn_algo_group *g, const sn_algo_
 double sn_algo_cost_ns(const sn_algo_row *row, const sn_algo_group *g, const sn_algo_call *c,
                        const sn_algo_model *m);
 
-/* The cheapest fitting algorithm by sn_algo_cost_ns; the same on every member. An all_reduce of half
- * a note or less is never shared unless forced to. name != NULL forces one (SN_ENOTSUP when it does
- * not fit, saying which do). */
+/* The cheapest fitting algorithm by sn_algo_cost_ns; the same on every member. An all_reduce of
+ * half a note or less is never shared unless forced to. name != NULL forces one (SN_ENOTSUP when it
+ * does not fit, saying which do). */
 sn_status sn_algo_choose(const sn_algo_group *g, const sn_algo_call *c, const sn_algo_model *m,
                          const char *name, const sn_algo_row **ret, double *ret_cost_ns);
 
 /* ---- calibration ---- */
 
 typedef struct sn_algo_sample { /* one measured call */
-    const sn_algo_group *group;
+    const sn_algo_group *group; /* its model: the one that the members took their segments by */
     sn_algo_call call;
     const sn_algo_row *row;
     double ns;               /* of the slowest member, > 0 */

@@ -202,28 +202,42 @@ static algo_counts flow_counts(const algo_flow *f, int segments, const algo_coun
     return ret;
 }
 
-int algo_flow_segments(const algo_flow *f, const sn_algo_model *m, int members, algo_counts *ret)
+/* The number of segments of least time under `price`. */
+static int best_segments(const algo_flow *f, const algo_counts *price, int members)
 {
-    algo_counts price = algo_prices(m);
     int best = 1, lag = f->works ? 2 : 1;
-    algo_counts counts = flow_counts(f, 1, &price);
-    double best_ns = algo_ns(&counts, &price);
-    if (ret != NULL)
-        *ret = counts;
+    algo_counts counts = flow_counts(f, 1, price);
+    double best_ns = algo_ns(&counts, price);
     for (int s = 2; s <= SEGMENTS_MAX && f->bytes / s >= SEGMENT_BYTES; s *= 2) {
         int under_way = SN_MIN(f->stages, (s + lag - 1) / lag);
         int all = f->posts_all > 0 ? f->posts_all : f->posts * f->stages;
         int posts = SN_MIN(under_way * f->posts, all);
         if (posts > ALGO_UNDER_WAY(members) || (double) s * all > POSTS_MAX)
             break;
-        counts = flow_counts(f, s, &price);
-        double ns = algo_ns(&counts, &price);
-        if (ns >= best_ns)
-            continue;
-        best = s;
-        best_ns = ns;
-        if (ret != NULL)
-            *ret = counts;
+        counts = flow_counts(f, s, price);
+        double ns = algo_ns(&counts, price);
+        if (ns < best_ns) {
+            best = s;
+            best_ns = ns;
+        }
     }
     return best;
+}
+
+int algo_flow_segments(const algo_flow *f, const sn_algo_group *g)
+{
+    sn_algo_model none;
+    if (g->model == NULL)
+        none = sn_algo_model_from(NULL, NULL, 0);
+    algo_counts price = algo_prices(g->model != NULL ? g->model : &none);
+    return best_segments(f, &price, g->members);
+}
+
+void algo_flow_count(const algo_flow *f, const sn_algo_group *g, const sn_algo_model *m,
+                     algo_counts *ret)
+{
+    algo_counts price = algo_prices(m);
+    bool same = g->model == NULL || g->model == m;
+    int segments = same ? best_segments(f, &price, g->members) : algo_flow_segments(f, g);
+    *ret = flow_counts(f, segments, &price);
 }

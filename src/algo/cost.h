@@ -58,7 +58,9 @@ int algo_hosts_number(const sn_algo_group *g, int *ret_host);
  * other. One segment takes the whole path; the more there are, the more the busiest resource
  * alone counts, wire or processor:
  *
- *   once + slots · latency + path / segments + (1 - 1 / segments) · max(wire, processor) of steady */
+ *   once + slots · latency + path / segments + (1 - 1 / segments) · max(wire, processor)
+ *
+ * of what is in `steady`. */
 typedef struct algo_flow {
     int stages, adding; /* adding: the first stages, in which sums are used */
     bool works;         /* what comes is worked on: one more slot a stage, to overlap with */
@@ -70,9 +72,13 @@ typedef struct algo_flow {
     algo_counts once, path, steady;
 } algo_flow;
 
-/* In how many segments it goes fastest: 1, 2, 4 … of at least 4 KiB, and so that no more sends and
- * receives are under way than coll has room for. */
-int algo_flow_segments(const algo_flow *f, const sn_algo_model *m, int members, algo_counts *ret);
+/* In how many segments it goes: 1, 2, 4 … of at least 4 KiB, the fastest by the group's model, such
+ * that no more sends and receives are under way than coll has room for. */
+int algo_flow_segments(const algo_flow *f, const sn_algo_group *g);
+
+/* What it then takes, overlapping as under the prices of `m`; a group without a model has that. */
+void algo_flow_count(const algo_flow *f, const sn_algo_group *g, const sn_algo_model *m,
+                     algo_counts *ret);
 
 #define ALGO_UNDER_WAY(members) (4 * (members) + 8)
 

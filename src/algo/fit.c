@@ -2,9 +2,9 @@
  *
  * fit — a model from measured calls.
  *
- *   1. prices    each sample says  Σ count · price = measured.  The prices, none negative, that make
- *                the sum of squared relative errors least. What overlaps with what depends on the
- *                prices (cost.h), so counting and solving take turns a few times
+ *   1. prices    each sample says  Σ count · price = measured.  The prices, none negative, that
+ *                make the sum of squared relative errors least. What overlaps with what depends on
+ *                the prices (cost.h), so counting and solving take turns a few times
  *   2. factors   what the prices leave: for each row and operation, by size, the ratio of measured
  *                to predicted. Choosing compares rows on the same machine, so what all of them have
  *                in common matters less than what a row has of its own
@@ -36,9 +36,7 @@ static algo_counts count(const sn_algo_sample *s, const sn_algo_model *m)
 {
     algo_counts c = {0};
     algo_shape shape = algo_shape_of(s->group);
-    sn_algo_group g = *s->group;
-    g.model = m;
-    s->row->count(&shape, &g, &s->call, m, &c);
+    s->row->count(&shape, s->group, &s->call, m, &c);
     return c;
 }
 

@@ -302,10 +302,9 @@ static int run_blocks(algo_lanes *t)
     const sn_algo_group *g = t->b.group;
     const sn_algo_call *c = t->b.call;
     bool gather = c->op == SN_ALL_GATHER;
-    sn_algo_model none = sn_algo_model_from(NULL, NULL, 0);
     algo_flow f = blocks_flow(&t->shape, c);
     blocks x = {.t = t};
-    x.segments = algo_flow_segments(&f, g->model != NULL ? g->model : &none, g->members, NULL);
+    x.segments = algo_flow_segments(&f, g);
     x.window = algo_pipe_window(x.segments, 1);
     x.room = segment(&x, 0).count;
     if (!gather)
@@ -422,7 +421,7 @@ static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_cal
     case SN_REDUCE_SCATTER:
     case SN_ALL_GATHER:
         f = blocks_flow(s, c);
-        algo_flow_segments(&f, m, s->members, ret);
+        algo_flow_count(&f, g, m, ret);
         return;
     case SN_ALL_TO_ALL:
         ret->of[ALGO_COPY] = 2 * p * bytes;

@@ -233,13 +233,10 @@ static void leave_small(void *ctx, int segment)
 static bool prepare(algo_lanes *t, const algo_across *across)
 {
     const sn_algo_group *g = t->b.group;
-    sn_algo_model none = sn_algo_model_from(NULL, NULL, 0);
     algo_flow f = across->flow(&t->shape, g, t->b.call);
     t->across = across;
     t->stages = f.stages;
-    t->segments =
-        t->small ? 1
-                 : algo_flow_segments(&f, g->model != NULL ? g->model : &none, g->members, NULL);
+    t->segments = t->small ? 1 : algo_flow_segments(&f, g);
     t->window = algo_pipe_window(t->segments, f.adding);
     t->room = part_of(t, 0, 0).count;
     t->plan = across->plan != NULL ? across->plan(t) : NULL;
@@ -364,7 +361,7 @@ void algo_lanes_count(const algo_shape *s, const sn_algo_group *g, const sn_algo
                       const sn_algo_model *m, const algo_across *across, algo_counts *ret)
 {
     algo_flow f = across->flow(s, g, c);
-    algo_flow_segments(&f, m, s->members, ret);
+    algo_flow_count(&f, g, m, ret);
 }
 
 /* ---- a power of two ---- */

@@ -180,10 +180,9 @@ static sn_status schedule(const sn_algo_group *g, const sn_algo_call *c, int me,
         algo_build_end(&t.b, "ordered", 2, false, ret);
         return SN_OK;
     }
-    sn_algo_model none = sn_algo_model_from(NULL, NULL, 0);
     algo_flow f = flow(&t.shape, c);
     slices x = {.t = &t};
-    x.segments = algo_flow_segments(&f, g->model != NULL ? g->model : &none, g->members, NULL);
+    x.segments = algo_flow_segments(&f, g);
     x.window = algo_pipe_window(x.segments, 1);
     x.room = owned(&x, 0, 0).count;
     algo_pipe pipe = {.segments = x.segments,
@@ -208,7 +207,7 @@ static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_cal
     double bytes = (double) algo_bytes(c), p = s->members;
     algo_flow f = flow(s, c);
     if (!algo_lanes_small(c)) {
-        algo_flow_segments(&f, m, s->members, ret);
+        algo_flow_count(&f, g, m, ret);
         return;
     }
     *ret = (algo_counts){.of = {[ALGO_CALL] = 1,

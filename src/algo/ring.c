@@ -364,14 +364,13 @@ static sn_status make(const sn_algo_group *g, const sn_algo_call *c, int me, sn_
               .source = SN_NEW_N(arena, sn_place, p + 1)};
     algo_map m = algo_map_of(g, arena);
     algo_shape shape = algo_shape_of(g);
-    sn_algo_model none = sn_algo_model_from(NULL, NULL, 0);
     algo_flow f = flow(&shape, c, crossings(&shape, round_robin));
     put_in_order(&r, &m, round_robin);
     find_runs(&r, &m);
     int hops = r.runs - 1 + (r.runs > 1 && r.runs < p); /* runs of several are met twice */
     r.adding = algo_reduces(c->op) ? hops : 0;
     r.passing = c->op == SN_REDUCE_SCATTER ? 0 : hops;
-    r.segments = algo_flow_segments(&f, g->model != NULL ? g->model : &none, p, NULL);
+    r.segments = algo_flow_segments(&f, g);
     r.window = algo_pipe_window(r.segments, r.adding);
     r.room = chunk(&r, 0, 0).count;
     r.sums = carried(&r, sum_way);
@@ -411,14 +410,14 @@ static void count(const algo_shape *s, const sn_algo_group *g, const sn_algo_cal
                   const sn_algo_model *m, algo_counts *ret)
 {
     algo_flow f = flow(s, c, crossings(s, false));
-    algo_flow_segments(&f, m, s->members, ret);
+    algo_flow_count(&f, g, m, ret);
 }
 
 static void count_round_robin(const algo_shape *s, const sn_algo_group *g, const sn_algo_call *c,
                               const sn_algo_model *m, algo_counts *ret)
 {
     algo_flow f = flow(s, c, crossings(s, true));
-    algo_flow_segments(&f, m, s->members, ret);
+    algo_flow_count(&f, g, m, ret);
 }
 
 const sn_algo_row algo_ring = {

@@ -47,18 +47,22 @@ typedef struct sn_compress_matrix { /* PowerSGD: elements [at, at + rows · cols
     int64_t at, rows, cols;
 } sn_compress_matrix;
 
-typedef struct sn_compress_hole { /* elements that are 0 and stay so: padding */
+/* A code of its own: elements of one kind, so that large ones elsewhere do not drown small ones. */
+typedef struct sn_compress_segment {
     int64_t at, count;
-} sn_compress_hole;
+    sn_codec codec;
+    int passes; /* codes one after the other, each of what the one before left; 0: 1 */
+} sn_compress_segment;
 
 typedef struct sn_compress_opts {
     const char *name; /* for messages; borrowed until close */
-    sn_codec codec;
+    sn_codec
+        codec; /* of all, or of what segments do not say otherwise: PowerSGD or not, none or not */
     int64_t count; /* elements of the whole vector */
-    int matrices;  /* PowerSGD, copied: in order; what they do not cover goes uncompressed */
+    int segments; /* copied, in order, but for PowerSGD; what they do not cover is 0 and stays so: padding */
+    const sn_compress_segment *segment; /* 0 segments: one of everything */
+    int matrices; /* PowerSGD, copied: in order; what they do not cover goes uncompressed */
     const sn_compress_matrix *matrix;
-    int holes; /* in order; a code may not move them, and nothing is owed for them */
-    const sn_compress_hole *hole;
     int first_relay; /* PowerSGD: matrices go to the relays of a host in turn, from this one on */
     double momentum; /* top-k's momentum correction, 0: none */
     unsigned calls;  /* which of the three will be made: SN_COMPRESS_… below, or'ed */

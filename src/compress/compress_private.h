@@ -62,12 +62,19 @@ typedef struct compress_half {
 
 extern const compress_half compress_reduce, compress_gather, compress_lowrank;
 
+/* What is encoded by itself: the part of a segment that lies in one member's block. */
+typedef struct compress_piece {
+    int64_t at, count; /* of the block */
+    const sn_compress_segment *of;
+    uint64_t code, bytes; /* of the block's code; of one pass */
+} compress_piece;
+
 typedef struct compress_sizes { /* all in elements or bytes as named; pure */
     int64_t block;              /* elements of one member's block */
     int64_t span;               /* elements that a relay encodes for one host */
     bool pack;                  /* the vector is copied into the grid first */
-    uint64_t reduce_code;       /* bytes from one code to the next, a multiple of 64 */
-    uint64_t gather_code;
+    uint64_t code;              /* bytes of a block's code, the longest; a multiple of 64 */
+    uint64_t reduce_code;       /* of a span */
     uint64_t reduce_bytes, gather_bytes; /* all codes of a half, sent and received */
     uint64_t grid_bytes, sum_bytes;      /* of f32 buffers that peers on the host read */
     uint64_t factor_bytes;
@@ -118,15 +125,18 @@ struct sn_compress {
     uint8_t *code, *row, *codes; /* of the gathering: mine; of my lane or host; of all members */
     float *residual, *velocity;  /* [hosts][span], NULL: none */
     float *back;                 /* [block] all_reduce's second half */
-    float *change;               /* [block] scratch of the gathering */
+    float *change, *left;        /* [block] scratch of the gathering */
+    float *zeros;                /* [block] */
 
     float *factor; /* PowerSGD */
     int parts;
     lowrank_part *part;
     lowrank_matrix *matrix;
     float *plain_owed;          /* of what lies between matrices, packed: only from another split */
-    sn_compress_matrix *shapes; /* opts.matrix and opts.hole, owned */
-    sn_compress_hole *holes;
+    sn_compress_matrix *shapes; /* opts.matrix and opts.segment, owned */
+    sn_compress_segment *segment;
+    int *first; /* [members + 1] of a block's pieces */
+    compress_piece *piece;
 
     int states;
     sn_compress_state *state;
@@ -138,8 +148,16 @@ compress_sizes compress_sizes_of(const compress_map *m, const sn_compress_opts *
 /* ---- run.c */
 void compress_start(sn_compress *z, const compress_half *first, const compress_half *second);
 
-/* ---- dense.c */
-/* Elements of the vector that lie in member i's block. */
+/* ---- pieces.c */
+/* Cuts the segments at the borders of n blocks; returns the bytes of the longest block's code.
+ * first [n + 1] and piece [segments + n] may be NULL. */
+uint64_t compress_cut(const sn_compress_opts *o, int64_t block, int n, int *first,
+                      compress_piece *piece);
+void compress_encode(sn_compress *z, int member, const float *x, float *owed, float *velocity,
+                     uint8_t *code);
+sn_status compress_decode(const sn_compress *z, int member, const uint8_t *code, bool add,
+                          float *to);
+/* Elements of the vector that lie in member i's block: all_reduce may leave the last ones short. */
 int64_t compress_length(const sn_compress *z, int i);
 
 /* ---- lowrank.c */

@@ -32,13 +32,6 @@ static float *part_of(const sn_compress *z, int h)
     return grid_of(z) + at * z->size.block;
 }
 
-/* All_reduce may leave the last blocks short. */
-int64_t compress_length(const sn_compress *z, int i)
-{
-    int64_t left = z->opts.count - i * z->size.block;
-    return SN_MAX(0, SN_MIN(left, z->size.block));
-}
-
 static void pack(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
@@ -89,46 +82,43 @@ static void reduce_call(sn_compress *z, int stage, int i, sn_coll_call *ret)
     }
 }
 
-/* Padding is 0 again in what stands for elements [at, at + n). */
-static void clear_holes(const sn_compress *z, float *x, int64_t at, int64_t n)
-{
-    for (int i = 0; x && i < z->opts.holes; i++) {
-        const sn_compress_hole *k = &z->opts.hole[i];
-        int64_t from = SN_MAX(k->at, at), to = SN_MIN(k->at + k->count, at + n);
-        if (to > from)
-            memset(x + (from - at), 0, (size_t) (to - from) * sizeof(float));
-    }
-}
-
-/* The same in a relay's row of blocks for host h. */
-static void clear_row(const sn_compress *z, float *row, int h)
-{
-    const compress_map *m = &z->g->map;
-    for (int i = 0; row && i < (m->uniform ? 1 : m->most); i++) {
-        int member = m->member[h * m->most + (m->uniform ? m->local[m->me] : i)];
-        if (member >= 0)
-            clear_holes(z, row + i * z->size.block, member * z->size.block, z->size.block);
-    }
-}
-
 static float *row_of(float *all, const sn_compress *z, int h)
 {
     return all ? all + (int64_t) h * z->size.span : NULL;
+}
+
+/* Block number i of those that my relay handles for host h: whose it is; -1: nobody's. */
+static int member_of(const sn_compress *z, int h, int i)
+{
+    const compress_map *m = &z->g->map;
+    return m->member[h * m->most + (m->uniform ? m->local[m->me] : i)];
+}
+
+static int blocks_of(const sn_compress *z)
+{
+    return z->g->map.uniform ? 1 : z->g->map.most;
+}
+
+static void encode_host(sn_compress *z, int h)
+{
+    float *owed = row_of(z->residual, z, h), *velocity = row_of(z->velocity, z, h);
+    uint8_t *code = z->sent + (uint64_t) h * z->size.reduce_code;
+    for (int i = 0; i < blocks_of(z); i++) {
+        int64_t at = i * z->size.block;
+        int member = member_of(z, h, i);
+        if (member >= 0)
+            compress_encode(z, member, part_of(z, h) + at, owed ? owed + at : NULL,
+                            velocity ? velocity + at : NULL, code + (uint64_t) i * z->size.code);
+    }
 }
 
 static void encode_others(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
     sn_time began = sn_now();
-    for (int h = 0; h < m->hosts; h++) {
-        float *owed = row_of(z->residual, z, h), *velocity = row_of(z->velocity, z, h);
-        if (h == m->host[m->me])
-            continue;
-        sn_codec_encode(&z->opts.codec, part_of(z, h), owed, velocity, z->opts.momentum,
-                        z->size.span, z->sent + (uint64_t) h * z->size.reduce_code);
-        clear_row(z, owed, h);
-        clear_row(z, velocity, h);
-    }
+    for (int h = 0; h < m->hosts; h++)
+        if (h != m->host[m->me])
+            encode_host(z, h);
     z->g->stats.codec_ns += sn_now() - began;
 }
 
@@ -149,10 +139,13 @@ static sn_status add_up(sn_compress *z, float *to)
     if (to != mine)
         memcpy(to, mine, (size_t) z->size.span * sizeof(float));
     for (int h = 0; h < m->hosts; h++)
-        if (h != m->host[m->me])
-            SN_TRY(sn_codec_decode(&z->opts.codec, z->got + (uint64_t) h * z->size.reduce_code,
-                                   sn_codec_bytes(&z->opts.codec, z->size.span), z->size.span, true,
-                                   to));
+        for (int i = 0; h != m->host[m->me] && i < blocks_of(z); i++) {
+            int member = member_of(z, m->host[m->me], i);
+            const uint8_t *code = z->got + (uint64_t) h * z->size.reduce_code;
+            if (member >= 0)
+                SN_TRY(compress_decode(z, member, code + (uint64_t) i * z->size.code, true,
+                                       to + i * z->size.block));
+        }
     z->g->stats.codec_ns += sn_now() - began;
     z->g->stats.coded_bytes += (uint64_t) (m->hosts - 1) * z->size.reduce_code;
     return SN_OK;
@@ -175,7 +168,6 @@ static sn_status reduce_after(sn_compress *z, int stage)
     if (!m->uniform)
         memmove(out, z->sum + m->local[m->me] * z->size.block,
                 (size_t) z->size.block * sizeof(float));
-    clear_holes(z, out, m->me * z->size.block, z->size.block);
     divide(z, out, z->size.block);
     z->g->stats.plain_bytes += (uint64_t) (m->hosts - 1) * (uint64_t) z->size.block * sizeof(float);
     return SN_OK;
@@ -210,7 +202,7 @@ static int gather_calls(const sn_compress *z, int stage)
 static void gather_call(sn_compress *z, int stage, int i, sn_coll_call *ret)
 {
     const compress_map *m = &z->g->map;
-    int64_t code = (int64_t) z->size.gather_code;
+    int64_t code = (int64_t) z->size.code;
     ret->dtype = SN_U8;
     ret->op = SN_ALL_GATHER;
     ret->count = code;
@@ -238,7 +230,7 @@ static const uint8_t *code_of(const sn_compress *z, int i)
     uint64_t at = m->uniform ? (uint64_t) m->local[i] * (uint64_t) m->hosts + (uint64_t) m->host[i]
                              : (uint64_t) m->host[i] * (uint64_t) m->most + (uint64_t) m->local[i];
     bool lane_only = m->uniform && m->most == 1;
-    return (lane_only ? z->row : z->codes) + at * z->size.gather_code;
+    return (lane_only ? z->row : z->codes) + at * z->size.code;
 }
 
 /* What my block has that the others have not seen. */
@@ -253,8 +245,7 @@ static void encode_change(sn_compress *z)
             z->change[i] = r->mine[i] - seen[i];
         x = z->change;
     }
-    sn_codec_encode(&z->opts.codec, x, r->whole ? z->back : NULL, NULL, 0, z->size.block, z->code);
-    clear_holes(z, z->back, z->g->map.me * z->size.block, z->size.block);
+    compress_encode(z, z->g->map.me, x, r->whole ? z->back : NULL, NULL, z->code);
     z->g->stats.codec_ns += sn_now() - began;
 }
 
@@ -265,21 +256,7 @@ static void gather_before(sn_compress *z, int stage)
         return;
     encode_change(z);
     if (!m->uniform && m->size[m->host[m->me]] == 1)
-        memcpy(z->row, z->code, z->size.gather_code);
-}
-
-static sn_status decode_block(sn_compress *z, int i)
-{
-    const compress_run *r = &z->run;
-    int64_t block = z->size.block, length = compress_length(z, i),
-            bytes = sn_codec_bytes(&z->opts.codec, block);
-    float *to = r->seen + i * block;
-    if (length == block)
-        return sn_codec_decode(&z->opts.codec, code_of(z, i), bytes, block, !r->whole, to);
-    SN_TRY(sn_codec_decode(&z->opts.codec, code_of(z, i), bytes, block, false, z->change));
-    if (length > 0)
-        memcpy(to, z->change, (size_t) length * sizeof(float));
-    return SN_OK;
+        memcpy(z->row, z->code, z->size.code);
 }
 
 static void count_gather(sn_compress *z)
@@ -290,7 +267,7 @@ static void count_gather(sn_compress *z)
     z->g->stats.plain_bytes += (uint64_t) (away / (double) home);
     if (compress_map_relay(m))
         z->g->stats.coded_bytes +=
-            z->size.gather_code * (uint64_t) (m->hosts - 1) * (uint64_t) (m->uniform ? 1 : m->most);
+            z->size.code * (uint64_t) (m->hosts - 1) * (uint64_t) (m->uniform ? 1 : m->most);
 }
 
 static sn_status gather_after(sn_compress *z, int stage)
@@ -299,8 +276,8 @@ static sn_status gather_after(sn_compress *z, int stage)
         return SN_OK;
     sn_time began = sn_now();
     for (int i = 0; i < z->g->map.n; i++)
-        SN_TRY(decode_block(z, i));
-    clear_holes(z, z->run.seen, 0, z->opts.count);
+        SN_TRY(
+            compress_decode(z, i, code_of(z, i), !z->run.whole, z->run.seen + i * z->size.block));
     z->g->stats.codec_ns += sn_now() - began;
     count_gather(z);
     return SN_OK;

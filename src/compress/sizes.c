@@ -5,11 +5,6 @@
 
 #define LINE 64
 
-static uint64_t code_bytes(const sn_compress_opts *o, int64_t n)
-{
-    return SN_ALIGN_UP((uint64_t) sn_codec_bytes(&o->codec, n), (uint64_t) LINE);
-}
-
 static uint64_t floats(int64_t n)
 {
     return SN_ALIGN_UP((uint64_t) n * sizeof(float), (uint64_t) LINE);
@@ -36,16 +31,15 @@ compress_sizes compress_sizes_of(const compress_map *m, const sn_compress_opts *
     int64_t per_host = s.block * m->most;
     s.span = m->uniform ? s.block : per_host;
     s.pack = !m->natural || s.block * m->n != o->count;
+    s.code = SN_ALIGN_UP(compress_cut(o, s.block, m->n, NULL, NULL), (uint64_t) LINE);
     if (reduces) {
-        s.reduce_code = code_bytes(o, s.span);
+        s.reduce_code = s.code * (uint64_t) (m->uniform ? 1 : m->most);
         s.reduce_bytes = 2 * s.reduce_code * (uint64_t) m->hosts;
         s.grid_bytes = s.pack ? floats(per_host * m->hosts) : 0;
         s.sum_bytes = !m->uniform || (o->calls & SN_COMPRESS_ALL_REDUCE) ? floats(s.span) : 0;
     }
-    if (gathers) {
-        s.gather_code = code_bytes(o, s.block);
-        s.gather_bytes = gather_bytes(m, s.gather_code);
-    }
+    if (gathers)
+        s.gather_bytes = gather_bytes(m, s.code);
     return s;
 }
 

@@ -8,6 +8,23 @@
 
 /* ---- opening ---- */
 
+static sn_status check_segments(const sn_compress_opts *o)
+{
+    int64_t at = 0;
+    for (int k = 0; k < o->segments; k++) {
+        const sn_compress_segment *s = &o->segment[k];
+        if (s->at < at || s->count < 0 || s->at > o->count || s->count > o->count - s->at)
+            return sn_fail(
+                SN_EINVAL,
+                "segment %d of %s, %lld elements at %lld, overlaps or reaches beyond %lld", k,
+                o->name, (long long) s->count, (long long) s->at, (long long) o->count);
+        if (s->codec.kind == SN_CODEC_POWERSGD)
+            return sn_fail(SN_EINVAL, "segment %d of %s: powersgd codes matrices", k, o->name);
+        at = s->at + s->count;
+    }
+    return SN_OK;
+}
+
 static sn_status check(const compress_map *m, const sn_compress_opts *o)
 {
     int64_t at = 0;
@@ -27,6 +44,7 @@ static sn_status check(const compress_map *m, const sn_compress_opts *o)
                            (long long) o->count);
         at = x->at + x->rows * x->cols;
     }
+    SN_TRY(check_segments(o));
     if (o->momentum != 0 && o->codec.kind != SN_CODEC_TOPK)
         return sn_fail(SN_EINVAL, "momentum correction is top-k's: %s has another codec", o->name);
     if (o->momentum < 0 || o->momentum >= 1)
@@ -53,6 +71,31 @@ static sn_status keep(sn_compress *z, int64_t elements, float **ret)
                           (long long) elements, z->opts.name);
 }
 
+static bool wants_feedback(const sn_compress *z)
+{
+    bool wants = false;
+    for (int k = 0; k < z->opts.segments; k++)
+        wants = wants || sn_codec_feedback(&z->opts.segment[k].codec);
+    return wants || sn_codec_feedback(&z->opts.codec);
+}
+
+/* The pieces of all blocks; without segments the vector is one. */
+static sn_status open_pieces(sn_compress *z)
+{
+    int n = z->g->map.n, segments = SN_MAX(1, z->opts.segments);
+    z->segment = sn_alloc((size_t) segments * sizeof(*z->segment));
+    z->segment[0] = (sn_compress_segment){.count = z->opts.count, .codec = z->opts.codec};
+    if (z->opts.segments)
+        memcpy(z->segment, z->opts.segment, (size_t) segments * sizeof(*z->segment));
+    z->opts.segment = z->segment;
+    z->opts.segments = segments;
+    z->first = sn_alloc((size_t) (n + 1) * sizeof(*z->first));
+    z->piece = sn_alloc((size_t) (segments + n) * sizeof(*z->piece));
+    compress_cut(&z->opts, z->size.block, n, z->first, z->piece);
+    SN_TRY(keep(z, z->size.block, &z->left));
+    return keep(z, z->size.block, &z->zeros);
+}
+
 static sn_status open_reduce(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
@@ -63,7 +106,7 @@ static sn_status open_reduce(sn_compress *z)
     z->got = z->sent + s->reduce_bytes / 2;
     if (!compress_map_relay(m))
         return SN_OK;
-    if (sn_codec_feedback(&z->opts.codec))
+    if (wants_feedback(z))
         SN_TRY(keep(z, m->hosts * s->span, &z->residual));
     return z->opts.momentum > 0 ? keep(z, m->hosts * s->span, &z->velocity) : SN_OK;
 }
@@ -71,11 +114,11 @@ static sn_status open_reduce(sn_compress *z)
 static sn_status open_gather(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
-    uint64_t row = z->size.gather_code * (uint64_t) (m->uniform ? m->hosts : m->most);
+    uint64_t row = z->size.code * (uint64_t) (m->uniform ? m->hosts : m->most);
     SN_TRY(take(z, z->size.gather_bytes, &z->code));
-    z->row = z->code + z->size.gather_code;
+    z->row = z->code + z->size.code;
     z->codes = z->row + row;
-    if (z->opts.calls & SN_COMPRESS_ALL_REDUCE && sn_codec_feedback(&z->opts.codec))
+    if (z->opts.calls & SN_COMPRESS_ALL_REDUCE && wants_feedback(z))
         SN_TRY(keep(z, z->size.block, &z->back));
     return keep(z, z->size.block, &z->change);
 }
@@ -116,9 +159,11 @@ static sn_status open_parts(sn_compress *z)
         return SN_OK;
     if (z->opts.codec.kind == SN_CODEC_POWERSGD)
         SN_TRY(open_lowrank(z));
-    else if (z->size.reduce_code)
+    else
+        SN_TRY(open_pieces(z));
+    if (z->size.reduce_code)
         SN_TRY(open_reduce(z));
-    if (z->size.gather_code)
+    if (z->size.gather_bytes)
         SN_TRY(open_gather(z));
     compress_states_make(z);
     return SN_OK;
@@ -131,9 +176,6 @@ sn_status sn_compress_open(sn_compress_group *g, const sn_compress_opts *opts, s
     z->g = g;
     z->opts = *opts;
     z->size = compress_sizes_of(&g->map, opts);
-    z->opts.hole = z->holes = sn_alloc((size_t) SN_MAX(1, opts->holes) * sizeof(*z->holes));
-    if (opts->holes)
-        memcpy(z->holes, opts->hole, (size_t) opts->holes * sizeof(*z->holes));
     sn_status status = open_parts(z);
     if (status < 0) {
         sn_compress_close(z);
@@ -153,7 +195,11 @@ void sn_compress_close(sn_compress *z)
     free(z->part);
     free(z->plain_owed);
     free(z->shapes);
-    free(z->holes);
+    free(z->segment);
+    free(z->first);
+    free(z->piece);
+    free(z->left);
+    free(z->zeros);
     free(z->residual);
     free(z->velocity);
     free(z->back);

@@ -119,7 +119,7 @@ sn_status sn_window_put(sn_window *win, int member, uint64_t at, const void *buf
 sn_status sn_window_get(sn_window *win, int member, uint64_t at, void *buf, uint64_t bytes,
                         sn_time deadline);
 /* target[i] = red(target[i], buf[i]), each element by itself atomic; SN_SUM, SN_MAX, SN_MIN of
- * F32, BF16, F64, I32 or I64; `at` aligned to the element. */
+ * F32, BF16, F16, F64, I32 or I64; `at` aligned to the element. */
 sn_status sn_window_accumulate(sn_window *win, int member, uint64_t at, const void *buf,
                                int64_t count, sn_dtype dtype, sn_red red, sn_time deadline);
 

@@ -163,7 +163,7 @@ static void combine_one(sn_dtype dtype, sn_red red, const block *a, const block 
 
 static bool folds(sn_dtype dtype)
 {
-    return dtype == SN_F32 || dtype == SN_BF16;
+    return dtype == SN_F32 || dtype == SN_BF16 || dtype == SN_F16;
 }
 
 static void combine(sn_dtype dtype, sn_red red, const block *a, const block *b, int n, block *ret)

@@ -91,20 +91,6 @@ static void add_bucket(plan_model *m, plan_layout *l, int from, int to)
     l->buckets++;
 }
 
-/* Encoded, the bits of a gradient depend on its neighbours: what all cards of the tensor axis hold
- * alike must not lie beside what each has for itself. */
-static void add_apart(plan_model *m, plan_layout *l, int from, int to)
-{
-    int alike = from;
-    qsort(l->param + from, (size_t) (to - from), sizeof *l->param, by_treatment);
-    while (alike < to && !l->param[alike].replicated)
-        alike++;
-    if (alike > from)
-        add_bucket(m, l, from, alike);
-    if (to > alike)
-        add_bucket(m, l, alike, to);
-}
-
 static void lay_out(plan_model *m, int stage, uint64_t bucket_bytes)
 {
     plan_layout *l = &m->layout[stage];
@@ -122,10 +108,7 @@ static void lay_out(plan_model *m, int stage, uint64_t bucket_bytes)
                         (bytes == 0 || bytes < bucket_bytes);
              to++)
             bytes += (uint64_t) l->param[to].count * sizeof(float);
-        if (m->apart)
-            add_apart(m, l, from, to);
-        else
-            add_bucket(m, l, from, to);
+        add_bucket(m, l, from, to);
     }
 }
 

@@ -261,7 +261,6 @@ sn_status plan_model_make(const sn_plan *plan, const plan_price *price, sn_arena
     SN_TRY(plan_shard_choose(m, price, plan->topo->cards));
     if (m->forward_only)
         plan_model_uses(m, false);
-    m->apart = plan_compresses(&plan->opts.compression) && plan->tensor > 1;
     plan_layout_make(m, plan->opts.bucket_bytes);
     *ret = m;
     return SN_OK;

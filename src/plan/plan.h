@@ -44,7 +44,8 @@ typedef sn_status (*sn_plan_build)(void *ctx, sn_arena *arena, int64_t micro_bat
 
 typedef struct sn_plan_compression { /* of data groups that span hosts; zero: none */
     sn_codec gradients, parameters;
-    double momentum;          /* top-k's momentum correction of gradients */
+    int passes;      /* of the parameters' codec: codes of what the code before left; 0: 1 */
+    double momentum; /* top-k's momentum correction of gradients */
     double codec_bytes_per_s; /* of f32 encoded and decoded by one card; 0: 1 GB/s */
 } sn_plan_compression;
 
@@ -205,7 +206,9 @@ typedef struct sn_wire_param { /* a parameter in the vector of a wire */
     int64_t at, count;                               /* elements of the vector */
     int64_t begin[SN_RANK_MAX], extent[SN_RANK_MAX]; /* its block on this card */
     int64_t rows, cols; /* travels as a matrix (PowerSGD); 0: as it is */
-    int parts, part;    /* over the tensor axis, this card's */
+    sn_codec codec;     /* else: of its own code */
+    int passes;
+    int parts, part; /* over the tensor axis, this card's */
     bool owner; /* false: another card (replica over the tensor axis) saves what belongs to it */
 } sn_wire_param;
 
@@ -213,6 +216,7 @@ typedef struct sn_wire { /* one vector that is reduced or gathered encoded, once
     const char *name;    /* "gradients of bucket 3" */
     sn_coll_op op;       /* REDUCE_SCATTER, ALL_GATHER */
     sn_codec codec;
+    int passes;
     double momentum;
     int group;     /* index into plan->group */
     int64_t count; /* elements of the whole vector */

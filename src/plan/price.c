@@ -107,7 +107,7 @@ double plan_price_wire(const plan_price *price, const sn_plan *plan, const sn_wi
                        const sn_instr *in)
 {
     const struct plan_price_group *g = &price->group[PLAN_DATA];
-    double share = plan_wire_share(w, g->members);
+    double share = plan_wire_share(w);
     int64_t coded = (int64_t) ((double) in->count * share) + 1;
     sn_algo_call call = {.op = in->coll, .red = SN_SUM, .dtype = SN_F32, .count = in->count};
     return price_in_host(g, &call) + plan_price_coll(price, PLAN_DATA, in->coll, SN_F32, coded) +

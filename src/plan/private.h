@@ -71,7 +71,6 @@ typedef struct plan_model {
     int64_t micros;
     sn_dtype precision;
     bool forward_only;
-    bool apart;          /* buckets hold what is alike over the tensor axis or what is not */
     sn_shard_rule *rule; /* [nodes] */
     bool *live;          /* [nodes] somebody needs a result of it */
     int *use_at, *use;   /* consumers of value v, in node order: use[use_at[v] … use_at[v + 1]) */
@@ -112,7 +111,7 @@ double plan_price_send(const plan_price *price, double bytes);
 bool plan_compresses(const sn_plan_compression *c);
 int plan_hosts_of(const sn_plan_group *g);
 bool plan_encodes(const sn_plan *plan, int stage, sn_coll_op op); /* of data groups of a stage */
-double plan_wire_share(const sn_wire *w, int members); /* of the bytes between hosts, 1: all */
+double plan_wire_share(const sn_wire *w); /* of the bytes between hosts, 1: all */
 double plan_codec_ns(const sn_plan_compression *c, const sn_wire *w, int members);
 uint64_t plan_wire_memory(const sn_plan *plan, const sn_program *p); /* about, beside the program */
 /* Between hosts in a step for all cards of this one's data group. */

@@ -63,28 +63,43 @@ static bool factors_pay(int64_t rows, int64_t cols, int rank)
     return 2 * (rows + cols) * rank < rows * cols;
 }
 
-static void shape_of(const emitter *e, const sn_codec *codec, sn_wire_param *w)
+/* The squarest matrix that it can be seen as. */
+static void see_as_matrix(sn_shape local, sn_wire_param *w)
+{
+    int64_t rows = 1;
+    w->rows = 1;
+    w->cols = w->count;
+    for (int d = 0; d < local.rank - 1; d++) {
+        rows *= local.dim[d];
+        if (rows + w->count / rows < w->rows + w->cols) {
+            w->rows = rows;
+            w->cols = w->count / rows;
+        }
+    }
+}
+
+/* Gains and biases are few and each of them matters: they go as int8 where matrices go as less. */
+static sn_codec codec_for(const sn_codec *codec, sn_shape local)
+{
+    bool less = codec->kind == SN_CODEC_INT4 || codec->kind == SN_CODEC_ONEBIT ||
+                codec->kind == SN_CODEC_TOPK;
+    return local.rank < 2 && less ? (sn_codec){.kind = SN_CODEC_INT8} : *codec;
+}
+
+static void encode_as(const emitter *e, const sn_wire *wire, sn_wire_param *w)
 {
     const plan_model *m = e->m;
     int8_t form = m->form[PLAN_TENSOR][w->value];
     sn_shape local = plan_local(m, w->value, form, FORM_WHOLE);
     w->parts = form >= 0 ? e->plan->tensor : 1;
     w->part = form >= 0 ? e->t : 0;
-    if (codec->kind != SN_CODEC_POWERSGD || local.rank < 2)
+    w->codec = codec_for(&wire->codec, local);
+    w->passes = w->codec.kind == wire->codec.kind ? wire->passes : 1;
+    if (wire->codec.kind != SN_CODEC_POWERSGD || local.rank < 2)
         return;
-    int64_t rows = 1, cols = w->count;
-    for (int64_t d = 0, r = 1; d < local.rank - 1;
-         d++) { /* the squarest matrix it can be seen as */
-        r *= local.dim[d];
-        if (r + w->count / r < rows + cols) {
-            rows = r;
-            cols = w->count / r;
-        }
-    }
-    if (!factors_pay(rows, cols, codec->rank))
-        return;
-    w->rows = rows;
-    w->cols = cols;
+    see_as_matrix(local, w);
+    if (!factors_pay(w->rows, w->cols, wire->codec.rank))
+        w->rows = w->cols = 0;
 }
 
 static int by_place(const plan_layout *l, int bucket, int64_t after)
@@ -110,7 +125,7 @@ static void list_params(emitter *e, sn_wire *w)
                               .count = p->count,
                               .owner = !(p->replicated && e->t)};
         emit_block(e, p->value, to->begin, to->extent);
-        shape_of(e, &w->codec, to);
+        encode_as(e, w, to);
         at = p->at + SN_MAX(1, p->count);
     }
 }
@@ -124,6 +139,7 @@ int emit_new_wire(emitter *e, sn_coll_op op, int index)
     sn_wire *w = &p->wire[p->wires++];
     *w = (sn_wire){.op = op,
                    .codec = *codec_of(c, op),
+                   .passes = op == SN_REDUCE_SCATTER ? 1 : SN_MAX(1, c->passes),
                    .momentum = op == SN_REDUCE_SCATTER ? c->momentum : 0,
                    .group = plan_mesh_group(e->plan, SN_AXIS_DATA, p->rank),
                    .count = e->layout->bucket[index].count,
@@ -136,22 +152,22 @@ int emit_new_wire(emitter *e, sn_coll_op op, int index)
 
 /* ---- what it costs */
 
-/* Encoded elements of a vector, over those of the vector. */
-double plan_wire_share(const sn_wire *w, int members)
+static double param_bytes(const sn_wire *w, const sn_wire_param *p)
 {
-    int64_t plain = w->count, coded = 0;
-    if (w->count == 0)
-        return 1;
-    if (w->codec.kind != SN_CODEC_POWERSGD) {
-        int64_t block = SN_MAX(1, w->count / members);
-        return (double) sn_codec_bytes(&w->codec, block) / (4.0 * (double) block);
+    if (w->codec.kind == SN_CODEC_POWERSGD) { /* all_reduce moves twice */
+        int64_t factors = (p->rows + p->cols) * w->codec.rank;
+        return 8.0 * (double) (p->rows > 0 ? factors : p->count);
     }
-    for (int i = 0; i < w->params; i++) {
-        const sn_wire_param *p = &w->param[i];
-        plain -= p->rows * p->cols;
-        coded += (p->rows + p->cols) * w->codec.rank * (p->rows > 0);
-    }
-    return 2 * (double) (plain + coded) / (double) w->count; /* all_reduce moves twice */
+    return (double) sn_codec_bytes(&p->codec, p->count) * SN_MAX(1, p->passes);
+}
+
+/* Encoded bytes of a vector, over those of the vector. */
+double plan_wire_share(const sn_wire *w)
+{
+    double coded = 0;
+    for (int i = 0; i < w->params; i++)
+        coded += param_bytes(w, &w->param[i]);
+    return w->count > 0 ? coded / (4.0 * (double) w->count) : 1;
 }
 
 double plan_codec_ns(const sn_plan_compression *c, const sn_wire *w, int members)
@@ -170,7 +186,7 @@ uint64_t plan_wire_memory(const sn_plan *plan, const sn_program *p)
         const sn_wire *w = &p->wire[i];
         double members = plan->group[w->group].members,
                hosts = plan_hosts_of(&plan->group[w->group]);
-        double share = SN_MIN(1, plan_wire_share(w, (int) members));
+        double share = SN_MIN(1, plan_wire_share(w));
         bool owes = w->op == SN_REDUCE_SCATTER && sn_codec_feedback(&w->codec);
         elements += (double) w->count * (owes ? hosts / members : 0);  /* residuals */
         elements += (double) w->count * share * (2 + hosts / members); /* codes */
@@ -192,6 +208,6 @@ void plan_wire_bytes(const sn_plan *plan, const sn_program *p, double *ret_plain
         const sn_plan_group *g = &plan->group[w->group];
         double plain = plain_bytes(g, w->count);
         *ret_plain += plain;
-        *ret_coded += plain * plan_wire_share(w, g->members);
+        *ret_coded += plain * plan_wire_share(w);
     }
 }

@@ -26,6 +26,15 @@ bool train_compression_auto(const sn_job *job)
     return !strcmp(codec_text(job), "auto");
 }
 
+/* "onebit", or "2xonebit": a code, and one of what it leaves. */
+static sn_status parse_passes(const char *text, sn_codec *ret, int *ret_passes)
+{
+    bool many = text[0] >= '1' && text[0] <= '8' && text[1] == 'x';
+    SN_TRY(sn_codec_parse(many ? text + 2 : text, ret));
+    *ret_passes = many ? text[0] - '0' : 1;
+    return SN_OK;
+}
+
 static bool parameters_auto(const sn_job *job)
 {
     return !job->compression.parameters || !strcmp(job->compression.parameters, "auto");
@@ -154,7 +163,7 @@ sn_status sn_job_compression(const sn_job *job, const sn_topo *topo, double link
         c.parameters = companion(&c.gradients);
     }
     if (!parameters_auto(job) && !train_compression_auto(job))
-        SN_TRY(sn_codec_parse(job->compression.parameters, &c.parameters));
+        SN_TRY(parse_passes(job->compression.parameters, &c.parameters, &c.passes));
     if (c.parameters.kind == SN_CODEC_POWERSGD)
         return sn_fail(SN_EINVAL,
                        "compression.parameters is powersgd, which codes sums: take another codec");

@@ -124,10 +124,11 @@ sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_T
 typedef struct sn_train_opts {
     const sn_job *job;
     const sn_topo *topo;
-    const char *run_dir; /* runs/ID */
-    int core;            /* bind to; -1 no */
-    bool resume;         /* from the newest whole checkpoint in the checkpoint directory, if any */
-    bool rank0_metrics;  /* no launcher (mpirun): rank 0 writes metrics and calls on_step */
+    const char *run_dir;        /* runs/ID */
+    const sn_algo_model *model; /* of collectives, calibrated; NULL: from topo */
+    int core;                   /* bind to; -1 no */
+    bool resume;        /* from the newest whole checkpoint in the checkpoint directory, if any */
+    bool rank0_metrics; /* no launcher (mpirun): rank 0 writes metrics and calls on_step */
     void (*on_step)(void *ctx, const sn_step_metrics *row); /* rank 0 only; may be NULL */
     void *ctx;
 } sn_train_opts;

@@ -40,35 +40,31 @@ static int matrices_of(const sn_wire *w, sn_compress_matrix *ret)
     return n;
 }
 
-/* What lies between parameters, and behind the last. */
-static int holes_of(const sn_wire *w, sn_compress_hole *ret)
+/* Each parameter has a code of its own. */
+static int segments_of(const sn_wire *w, sn_compress_segment *ret)
 {
-    int64_t at = 0;
-    int n = 0;
-    for (int i = 0; i <= w->params; i++) {
-        int64_t to = i < w->params ? w->param[i].at : w->count;
-        if (to > at)
-            ret[n++] = (sn_compress_hole){at, to - at};
-        at = i < w->params ? to + w->param[i].count : to;
+    for (int i = 0; i < w->params; i++) {
+        const sn_wire_param *p = &w->param[i];
+        ret[i] = (sn_compress_segment){p->at, p->count, p->codec, p->passes};
     }
-    return n;
+    return w->codec.kind == SN_CODEC_POWERSGD ? 0 : w->params;
 }
 
-typedef struct parts { /* of a vector: [params] and [params + 1] */
+typedef struct parts { /* of a vector, [params] each */
     sn_compress_matrix *matrix;
-    sn_compress_hole *hole;
+    sn_compress_segment *segment;
 } parts;
 
 static parts parts_make(const sn_wire *w)
 {
     return (parts){sn_alloc((size_t) (w->params + 1) * sizeof(sn_compress_matrix)),
-                   sn_alloc((size_t) (w->params + 1) * sizeof(sn_compress_hole))};
+                   sn_alloc((size_t) (w->params + 1) * sizeof(sn_compress_segment))};
 }
 
 static void parts_free(parts p)
 {
     free(p.matrix);
-    free(p.hole);
+    free(p.segment);
 }
 
 static sn_compress_opts opts_of(const sn_wire *w, parts p)
@@ -76,10 +72,10 @@ static sn_compress_opts opts_of(const sn_wire *w, parts p)
     return (sn_compress_opts){.name = w->name,
                               .codec = w->codec,
                               .count = w->count,
+                              .segments = segments_of(w, p.segment),
+                              .segment = p.segment,
                               .matrices = matrices_of(w, p.matrix),
                               .matrix = p.matrix,
-                              .holes = holes_of(w, p.hole),
-                              .hole = p.hole,
                               .first_relay = w->bucket,
                               .momentum = w->momentum,
                               .calls = call_of(w)};

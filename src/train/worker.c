@@ -305,6 +305,7 @@ static sn_status open_coll(train_worker *w)
     uint64_t wires = train_wires_bytes(w->plan, w->program);
     sn_coll_opts opts = {.arena_bytes = w->program->memory_bytes + wires + 65536,
                          .topo = w->opts->topo,
+                         .model = w->opts->model,
                          .recorder = w->recorder,
                          .deadline = train_deadline(w)};
     SN_TRY(sn_coll_open(w->net, &opts, &w->coll));

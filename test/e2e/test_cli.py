@@ -69,7 +69,22 @@ def test_coll_explain_prices_what_fits_and_chooses_the_least():
     assert [c['why'] for c in told['candidates'] if c['algorithm'] == 'flat'] == ['needs one host']
 
 
+def test_coll_explain_measures_every_row_that_fits():
+    r = run('coll', 'explain', '--op', 'all_gather', '--bytes', '64K', '--hosts', '2', '--cards', '2', '--measure', '--json')
+    assert r.returncode == 0, r.stderr
+    told = json.loads(r.stdout)
+    fits = [c for c in told['candidates'] if c['fits']]
+    assert len(fits) > 2 and all(c['measured_ns'] > 0 for c in fits)
+    assert told['best'] == min(fits, key=lambda c: c['measured_ns'])['algorithm']
+    assert told['regret'] >= 0 and (told['best'] != told['choice'] or told['regret'] == 0)
+    text = run('coll', 'explain', '--op', 'broadcast', '--bytes', '1K', '--hosts', '1', '--cards', '2', '--measure').stdout
+    assert 'measured' in text and '\nregret  ' in text
+
+
 def test_coll_explain_answers_mistakes():
+    assert run('coll', 'explain', '--measure', '--cluster', 'examples/clusters/two-hosts.yaml').returncode == 3
+    assert 'two cards' in run('coll', 'explain', '--measure', '--hosts', '1', '--cards', '1').stderr
+    assert 'cannot be run here' in run('coll', 'explain', '--measure', '--hosts', '16', '--cards', '4').stderr
     assert 'broadcast' in run('coll', 'explain', '--op', 'shout').stderr
     assert run('coll', 'explain', '--bytes', 'many').returncode == 2
     assert run('coll').returncode == 2

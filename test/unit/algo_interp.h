@@ -522,4 +522,23 @@ static void one(const sn_algo_row *row, const sn_algo_group *g, sn_algo_call c, 
     sn_arena_free(arena);
 }
 
+/* Every algorithm and operation that fits. */
+__attribute__((unused)) static void all_of(const sn_algo_group *g, int64_t count, sn_dtype dtype,
+                                           uint64_t seed)
+{
+    const sn_algo_row *const *rows;
+    int n = sn_algo_rows(&rows);
+    for (int r = 0; r < n; r++) {
+        for (sn_coll_op op = 0; op < SN_COLL_OPS; op++) {
+            sn_algo_call c = {.op = op,
+                              .red = (sn_red) (sn_hash64(seed, 1, op) % SN_REDS),
+                              .dtype = dtype,
+                              .count = op == SN_BARRIER ? 0 : count,
+                              .root = (int) (sn_hash64(seed, 2, op) % (uint64_t) g->members)};
+            if (sn_algo_fits(rows[r], g, &c))
+                one(rows[r], g, c, VALUES_UNIFORM, sn_hash64(seed, (uint64_t) r, op), NULL);
+        }
+    }
+}
+
 #endif

@@ -1,28 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every schedule, interpreted (algo_interp.h), on every small map and around every size; and what
- * is chosen. */
+ * Every schedule, interpreted (algo_interp.h), on every small map; and what is chosen. */
 #include "unit/algo_interp.h"
 
 #define MEMBERS 8
-
-/* Every algorithm and operation that fits. */
-static void all_of(const sn_algo_group *g, int64_t count, sn_dtype dtype, uint64_t seed)
-{
-    const sn_algo_row *const *rows;
-    int n = sn_algo_rows(&rows);
-    for (int r = 0; r < n; r++) {
-        for (sn_coll_op op = 0; op < SN_COLL_OPS; op++) {
-            sn_algo_call c = {.op = op,
-                              .red = (sn_red) (sn_hash64(seed, 1, op) % SN_REDS),
-                              .dtype = dtype,
-                              .count = op == SN_BARRIER ? 0 : count,
-                              .root = (int) (sn_hash64(seed, 2, op) % (uint64_t) g->members)};
-            if (sn_algo_fits(rows[r], g, &c))
-                one(rows[r], g, c, VALUES_UNIFORM, sn_hash64(seed, (uint64_t) r, op), NULL);
-        }
-    }
-}
 
 /* Every map of up to 5 members onto 3 hosts, a few small sizes. */
 static void test_every_map(void **state)
@@ -41,30 +22,6 @@ static void test_every_map(void **state)
             sn_algo_group g = {.members = p, .host = host};
             all_of(&g, sizes[seed % SN_COUNT(sizes)], types[seed % SN_COUNT(types)], seed);
             seed++;
-        }
-    }
-}
-
-/* Sizes 0 … 64 KiB, one around each power of two, on maps of 1 … 8 members. */
-static void test_every_size(void **state)
-{
-    static const int maps[][MEMBERS] = {
-        {0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 1, 1, 1, 1}, {0, 1, 0, 1, 0, 1, 0, 1},
-        {2, 0, 0, 1, 0, 2, 1, 0}, {0, 1, 2, 0, 0, 0, 0, 0}, {5, 4, 4, 4, 4, 4, 4, 4},
-    };
-    uint64_t seed = 100;
-    for (int64_t two = 1; two <= 65536; two *= 2) {
-        for (int d = -1; d <= 1; d++) {
-            for (int p = 1; p <= MEMBERS; p++) {
-                sn_dtype dtype = seed % 2 == 0 ? SN_BF16 : SN_F32;
-                int64_t n = two / (int64_t) sn_dtype_bytes(dtype) + d;
-                if (n < 0)
-                    continue;
-                sn_algo_group g = {.members = p,
-                                   .host = maps[sn_hash64(seed, 4, 0) % SN_COUNT(maps)]};
-                all_of(&g, n, dtype, seed);
-                seed++;
-            }
         }
     }
 }
@@ -271,15 +228,10 @@ static void test_model(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_map),
-        cmocka_unit_test(test_every_size),
-        cmocka_unit_test(test_many_hosts),
-        cmocka_unit_test(test_meshes),
-        cmocka_unit_test(test_small_is_unshared),
-        cmocka_unit_test(test_under_way),
-        cmocka_unit_test(test_winners),
-        cmocka_unit_test(test_choice),
-        cmocka_unit_test(test_model),
+        cmocka_unit_test(test_every_map), cmocka_unit_test(test_many_hosts),
+        cmocka_unit_test(test_meshes),    cmocka_unit_test(test_small_is_unshared),
+        cmocka_unit_test(test_under_way), cmocka_unit_test(test_winners),
+        cmocka_unit_test(test_choice),    cmocka_unit_test(test_model),
     };
     return sn_test_run(tests);
 }
