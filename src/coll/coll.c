@@ -59,7 +59,6 @@ static sn_status open_segment(sn_coll *c, const sn_coll_opts *opts)
                   sn_topo_sharers(c->topo, c->rank, SN_MIN(c->world, c->topo->cards)) > 1);
     c->base = sn_gmem_base(c->seg, c->me_local);
     c->bell = sn_gmem_head(c->seg, c->me_local);
-    coll_bell_open(c);
     void *reserve;
     SN_TRY(sn_gmem_alloc(c->seg, reserve_bytes(c), &reserve));
     lay_out(c, reserve);

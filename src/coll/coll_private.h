@@ -62,7 +62,6 @@
 typedef struct coll_bell { /* an event count: the owner sleeps on `rung` */
     uint32_t rung, sleeping;
     uint32_t closed; /* its owner has closed its coll */
-    uint32_t fences; /* before it sleeps it puts a fence into all threads, and takes others' */
 } coll_bell;
 
 /* What a call is: equal on all members or the call is an error. */
@@ -80,7 +79,8 @@ typedef struct coll_sign {
 typedef struct coll_slot {
     coll_sign first; /* of lane 0 */
     coll_print print;
-    unsigned char note[SN_ALGO_NOTE_BYTES + 24];
+    uint64_t done; /* its owner's done_seq at that signal: whoever reads one knows the other */
+    unsigned char note[SN_ALGO_NOTE_BYTES + 16];
     unsigned char vote[COLL_VOTE_BYTES]; /* the note of the vote, which some read still when the
                                             operation's own is written */
     struct {
@@ -313,10 +313,8 @@ struct sn_coll {
     uint64_t looked;       /* the recorder's clock while we wait and spin, 0: not now */
     const sn_fold_table *kernels;
     int rank, world, locals, me_local;
-    bool plain_signals; /* all on my host have `fences`: see wait.c */
-    bool lying;         /* `sleeping` is set */
-    bool crowded;       /* more workers than cores: the one waited for may need mine */
-    int *local_of;      /* [world] place in the segment, -1 on another host */
+    bool crowded;  /* more workers than cores: the one waited for may need mine */
+    int *local_of; /* [world] place in the segment, -1 on another host */
     unsigned char *base;
     coll_bell *bell;
     coll_ring *ring; /* [locals] mine */
@@ -376,8 +374,6 @@ static inline void coll_unlock(sn_coll *c)
 }
 
 /* wait.c */
-void coll_bell_open(sn_coll *c);
-void coll_bells_look(sn_coll *c); /* may signals be plain stores? */
 void coll_ring_bell(coll_bell *bell);
 void coll_ring_members(sn_coll_group *g);          /* after a store that they may wait for */
 void coll_look_around(sn_coll *c);                 /* deadlines, dead peers, failures of peers */
@@ -483,15 +479,6 @@ void coll_end(sn_coll_req *r, sn_status status, const char *text);
 static inline uint64_t coll_load(const uint64_t *p)
 {
     return __atomic_load_n(p, __ATOMIC_ACQUIRE);
-}
-
-/* Between a signal and the look whether somebody sleeps. */
-static inline void coll_signal_fence(const sn_coll *c)
-{
-    if (c->plain_signals)
-        __atomic_signal_fence(__ATOMIC_SEQ_CST);
-    else
-        __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
 static inline void coll_store(uint64_t *p, uint64_t v)

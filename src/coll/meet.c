@@ -193,7 +193,6 @@ static void adopt(sn_coll_group *g, const verdict *v)
     g->image = (size_t) v->image;
     g->model = v->model;
     g->algo.model = &g->model;
-    coll_bells_look(g->coll);
     memcpy(g->dim, v->dim, sizeof(g->dim));
     g->algo.dim = v->dims > 0 ? g->dim : NULL;
     g->algo.dims = v->dims;

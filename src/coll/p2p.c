@@ -57,7 +57,7 @@ static coll_ring *peer_ring(const sn_coll_req *r)
 
 static void ring_peer(const sn_coll_req *r)
 {
-    coll_signal_fence(r->coll);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     coll_ring_bell(sn_gmem_head(r->coll->seg, r->coll->local_of[r->peer]));
 }
 

@@ -4,15 +4,12 @@
  * than a microsecond, then yield to whoever has work, then sleep until a peer rings.
  *
  * The bell is an event count. A sleeper says that it sleeps, looks once more, and sleeps only while
- * nobody rang since; a peer stores what it has to say, then looks whether the other sleeps. A full
- * fence on both sides in between makes one of them see the other. Peers signal far more often than
- * anybody sleeps, so the sleeper pays for both where the kernel lets it (membarrier puts a fence
- * into every running thread of the processes that have registered): a signal is a plain store. */
+ * nobody rang since; a peer stores what it has to say, then looks whether the other sleeps. Both
+ * put a full fence in between, so one of them sees the other. */
 #include "coll/coll_private.h"
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <linux/membarrier.h>
 #include <sched.h>
 #include <stdio.h>
 #include <sys/syscall.h>
@@ -44,57 +41,19 @@ void coll_ring_bell(coll_bell *bell)
     futex(&bell->rung, FUTEX_WAKE, INT_MAX, NULL);
 }
 
-static bool membarrier(int command)
-{
-    return syscall(SYS_membarrier, command, 0, 0) == 0;
-}
-
-void coll_bell_open(sn_coll *c)
-{
-    bool registered = membarrier(MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED);
-    __atomic_store_n(&c->bell->fences, registered, __ATOMIC_RELEASE);
-}
-
-void coll_bells_look(sn_coll *c)
-{
-    bool all = true;
-    for (int i = 0; i < c->locals; i++) {
-        const coll_bell *bell = sn_gmem_head(c->seg, i);
-        all = all && __atomic_load_n(&bell->fences, __ATOMIC_ACQUIRE) != 0;
-    }
-    c->plain_signals = all;
-}
-
 void coll_ring_members(sn_coll_group *g)
 {
-    coll_signal_fence(g->coll);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     for (int i = 0; i < g->locals; i++)
         coll_ring_bell(g->member[g->local[i]].bell);
-}
-
-static void lie_down(sn_coll *c)
-{
-    if (c->lying)
-        return;
-    c->lying = true;
-    __atomic_store_n(&c->bell->sleeping, 1, __ATOMIC_RELAXED);
-    __atomic_thread_fence(__ATOMIC_SEQ_CST);
-    if (c->bell->fences != 0)
-        membarrier(MEMBARRIER_CMD_GLOBAL_EXPEDITED);
-}
-
-static void get_up(sn_coll *c)
-{
-    if (c->lying)
-        __atomic_store_n(&c->bell->sleeping, 0, __ATOMIC_RELAXED);
-    c->lying = false;
 }
 
 /* The lock is held before and after, but not while it sleeps. */
 static void sleep_on_bell(sn_coll *c, sn_time ns)
 {
     uint32_t rung = __atomic_load_n(&c->bell->rung, __ATOMIC_ACQUIRE);
-    lie_down(c);
+    __atomic_store_n(&c->bell->sleeping, 1, __ATOMIC_RELAXED);
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
     bool moved = coll_progress(c);
     coll_unlock(c);
     if (!moved) {
@@ -102,6 +61,7 @@ static void sleep_on_bell(sn_coll *c, sn_time ns)
         futex(&c->bell->rung, FUTEX_WAIT, rung, &t);
     }
     coll_lock(c);
+    __atomic_store_n(&c->bell->sleeping, 0, __ATOMIC_RELAXED);
 }
 
 /* ---- looking around while nothing moves ---- */
@@ -222,7 +182,6 @@ void coll_idle(sn_coll *c, sn_coll_req *r, int n)
     int spins = c->crowded || c->threads ? 8 : 400;
     int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
     if (n <= spins) {
-        get_up(c);
         relax(c, n);
         return;
     }
@@ -281,7 +240,6 @@ sn_status coll_wait(sn_coll_req *r)
         coll_threads_wait(r);
     else
         wait_alone(r);
-    get_up(r->coll);
     return take(r);
 }
 
