@@ -62,10 +62,22 @@ static void count(net_wire *wire, ucs_status_ptr_t started)
         wire->closing++;
 }
 
+/* UCX 1.13 aborts the process when a verbs connection is closed whose handshake still waits to be
+ * sent (ucp_request.c, "got REQ message"): one that never came about stays to the process's end. */
+static bool must_stay(const net_wire *wire)
+{
+    return !wire->joined && strncmp(wire->transport, "tcp", 3) != 0;
+}
+
 static void close_ep(net_wire *wire, wire_peer *p)
 {
     if (!p->ep)
         return;
+    if (must_stay(wire)) {
+        p->ep = NULL;
+        wire->stuck = true;
+        return;
+    }
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
                                                  UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA,
@@ -316,6 +328,7 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
         if (!sn_net_same_host(net, r))
             SN_TRY(connect_to(wire, r, (const char *) blobs[r] + sizeof(wire_card)));
     SN_TRY(say_hello(wire, opts->deadline));
+    wire->joined = true;
     net_pulse_arm(net);
     return SN_OK;
 }
@@ -376,7 +389,7 @@ void net_wire_close(net_wire *wire)
     for (sn_time limit = sn_now() + CLOSE_NS; wire->closing && sn_now() < limit; sched_yield())
         wire->u.ucp_worker_progress(wire->worker);
     wire->net->wire = NULL;
-    if (wire->closing)
+    if (wire->closing || wire->stuck)
         return; /* UCX still holds callbacks into the wire: leave it to the process's end */
     if (wire->worker)
         wire->u.ucp_worker_destroy(wire->worker);

@@ -80,6 +80,8 @@ struct net_wire {
     int parcels_out, replies_out, parcels_n;
     int expected; /* answers that callers wait for */
     char transport[80];
+    bool joined; /* every connection has carried a message each way */
+    bool stuck;  /* UCX holds connections that it must not be asked to close */
 };
 
 uint64_t wire_tag(int source, bool control, uint64_t tag);

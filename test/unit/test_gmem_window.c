@@ -8,7 +8,7 @@
 #include <math.h>
 #include <sched.h>
 
-#define SOON (sn_now() + 20 * SN_SEC)
+#define SOON (sn_now() + *sn_ranks_patience() * 20 * SN_SEC)
 
 static const int one_host[8] = {0};
 static const int two_hosts[] = {0, 0, 1, 1};

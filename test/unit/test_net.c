@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#define SOON (sn_now() + 10 * SN_SEC)
+#define SOON (sn_now() + *sn_ranks_patience() * 10 * SN_SEC)
 
 static const int two_hosts[] = {0, 0, 1, 1};
 static const int one_host[] = {0, 0, 0, 0};
@@ -379,7 +379,7 @@ static void check_death(const int *hosts, int victim, bool large)
     assert_int_equal(sn_ranks_run(4, hosts, rank_death, d, SOON), 0);
     for (int r = 0; r < 4; r++)
         if (r != victim)
-            assert_true(d->noticed[r] - d->died < SN_SEC);
+            assert_true(d->noticed[r] - d->died < *sn_ranks_patience() * SN_SEC);
 }
 
 static void test_death_on_my_host(void **state)
