@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases A16, A17, A19, A20, A21: what the machine around the ranks is like. Hosts of one name,
+ * Cases A14, A16, A17, A19, A20, A21: what the machine around the ranks is like. Hosts of one name,
  * a small /dev/shm, fork, several interfaces, IPv6.
  *
  * Networks are made of namespaces and need root; without it those tests are skipped. */
@@ -178,6 +178,8 @@ static void test_fork_outlives_its_rank(void **state)
 {
     outlived *o = sn_ranks_shared(sizeof *o);
     assert_int_equal(sn_ranks_run(2, pair, outlives, o, sn_now() + 30 * SN_SEC), 0);
+    *o = (outlived){0};
+    assert_int_equal(sn_ranks_run(2, far, outlives, o, sn_now() + 30 * SN_SEC), 0);
 }
 
 static int mappings(void)
@@ -326,6 +328,38 @@ static void test_interface_that_leads_there(void **state)
     lab_run(lab_up(), over_eth0);
 }
 
+/* A14: the link is cut while both wait for the other: both are told, within the bound for silence.
+ */
+static int cut(sn_boot *boot, int rank, int host, void *ctx)
+{
+    lab *l = ctx;
+    sn_net *net;
+    sn_net_req *req;
+    int members[2] = {0, 1}, value;
+    char both_sides[2];
+    RANK_CHECK(enter(l, rank) == 0);
+    RANK_OK(lab_open(boot, l, rank, soon(), &net));
+    for (int i = 0; i < 100; i++) { /* so long that each has heard of the other */
+        usleep(3000);
+        RANK_OK(sn_net_gather(net, members, 2, "x", 1, soon(), both_sides));
+    }
+    if (rank == 0)
+        RANK_CHECK(shell("ip link set eth0 down") == 0);
+    sn_time from = sn_now();
+    RANK_OK(sn_net_recv(net, 1 - rank, 1, &value, sizeof value, &req));
+    RANK_FAILS(sn_net_wait(net, req, soon(), "recv"), SN_EPEER,
+               rank ? "rank 0 (h0)" : "rank 1 (h1)");
+    RANK_CHECK(sn_now() - from < 2 * SN_SEC);
+    sn_net_close(net);
+    return 0;
+}
+
+static void test_cut_link(void **state)
+{
+    need_root();
+    lab_run(lab_up(), cut);
+}
+
 /* A16: IPv6 on both sides, or only on one: it works, or both are told why not, in time. */
 static int families(sn_boot *boot, int rank, int host, void *ctx)
 {
@@ -384,6 +418,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_fork_outlives_its_rank),
     cmocka_unit_test(test_mappings_are_bounded),
     cmocka_unit_test(test_interface_that_leads_there),
+    cmocka_unit_test(test_cut_link),
     cmocka_unit_test(test_address_families),
     cmocka_unit_test(test_no_such_address),
 };

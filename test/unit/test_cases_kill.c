@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cases A1, A22, A26: ranks that the kernel kills at any moment, in any operation, while
+ * Cases A1, A22, A26, A28: ranks that the kernel kills at any moment, in any operation, while
  * finding each other, under load, two at a time. Whoever is left is told who it was, soon. */
 #include "unit/cases_world.h"
 
@@ -237,6 +237,106 @@ static void test_two_deaths(void **state)
     }
 }
 
+/* ---- A26, A28: groups that overlap, a chain to the victim ---- */
+
+/* Ranks 0–1, 1–2 and 2–3 are groups; rank 3 dies. Rank 0 waits for rank 1, which waits for rank 2,
+ * which waits for rank 3: all three are told of rank 3, though two share no group with it. */
+static int chain(sn_boot *boot, int rank, int host, void *ctx)
+{
+    death *d = ctx;
+    world w;
+    sn_coll_group *left = NULL, *right = NULL;
+    char name[16];
+    float x = 1, y;
+    sn_status status = SN_OK;
+    if (case_open(boot, host, 1 << 20, &w) != 0)
+        return 1;
+    for (int i = 0; i < 3; i++) {
+        int pair[2] = {i, i + 1};
+        snprintf(name, sizeof name, "pair%d", i);
+        if (rank == i || rank == i + 1)
+            RANK_OK(sn_coll_group_create(w.c, name, pair, 2, soon(), rank == i ? &right : &left));
+    }
+    RANK_OK(world_barrier(&w));
+    arm(d, rank);
+    sn_coll_call c = {.op = SN_ALL_REDUCE, .count = 1, .in = &x, .out = &y};
+    while (status == SN_OK && left != right) {
+        if (right)
+            status = sn_coll_run(right, &c, soon());
+        if (status == SN_OK && left)
+            status = sn_coll_run(left, &c, soon());
+    }
+    d->told[rank] = sn_now();
+    RANK_CHECK(status == SN_EPEER && names_victim(d, &w));
+    sn_coll_group_free(left);
+    sn_coll_group_free(right);
+    world_close(&w);
+    return 0;
+}
+
+static void test_chain(void **state)
+{
+    static const int four[] = {0, 0, 0, 0};
+    static const int *const maps[] = {four, both};
+    for (int k = 0; k < 4 * case_times; k++) {
+        death d = {.victim = 3, .second = -1, .after = k * SN_MS};
+        kill_once(maps[k % 2], 4, chain, d);
+    }
+}
+
+/* ---- A28: stopped, not dead ---- */
+
+typedef struct halted {
+    sn_time stopped, told[4];
+    pid_t pid;
+    uint32_t done;
+} halted;
+
+/* A rank that is stopped (SIGSTOP) says nothing and its connections stay: silence is the news. */
+static int stops(sn_boot *boot, int rank, int host, void *ctx)
+{
+    halted *h = ctx;
+    world w;
+    sn_status status = SN_OK;
+    sn_coll_call barrier = {.op = SN_BARRIER};
+    if (case_open(boot, host, 1 << 20, &w) != 0)
+        return 1;
+    RANK_OK(world_barrier(&w));
+    if (rank == 1) {
+        h->pid = getpid();
+        h->stopped = sn_now();
+        raise(SIGSTOP);
+        return 1;
+    }
+    while (status == SN_OK)
+        status = sn_coll_run(w.all, &barrier, soon());
+    h->told[rank] = sn_now();
+    case_done(&h->done);
+    RANK_CHECK(case_await(&h->done, w.size - 1));
+    if (rank == 0)
+        kill(h->pid, SIGKILL);
+    RANK_CHECK(status == SN_EPEER && strstr(sn_errmsg(), "rank 1 (h") != NULL);
+    world_close(&w);
+    return 0;
+}
+
+static void test_stopped(void **state)
+{
+    static const int *const maps[] = {here, apart};
+    for (int m = 0; m < 2; m++) {
+        sn_time took[3];
+        for (int k = 0; k < 3; k++) {
+            halted *h = sn_ranks_shared(sizeof *h);
+            assert_int_equal(sn_ranks_run(3, maps[m], stops, h, sn_now() + 30 * SN_SEC), 0);
+            took[k] = SN_MAX(h->told[0], h->told[2]) - h->stopped;
+            assert_true(took[k] < 5 * SN_SEC);
+        }
+        print_message("told of a stopped rank after %.0f ms\n",
+                      (double) case_median(took, 3) / 1e6);
+        assert_true(took[1] < 400 * SN_MS); /* the bound is 100 ms; the machine may be busy */
+    }
+}
+
 /* ---- A1: with much memory resident ---- */
 
 /* The kernel takes long to free 1 GiB; the news must not wait for it. */
@@ -265,8 +365,12 @@ static void test_killed_with_much_memory(void **state)
 }
 
 static const struct CMUnitTest tests[] = {
-    cmocka_unit_test(test_killed_in_collective),    cmocka_unit_test(test_killed_in_bootstrap),
-    cmocka_unit_test(test_killed_under_load),       cmocka_unit_test(test_two_deaths),
+    cmocka_unit_test(test_killed_in_collective),
+    cmocka_unit_test(test_killed_in_bootstrap),
+    cmocka_unit_test(test_killed_under_load),
+    cmocka_unit_test(test_two_deaths),
+    cmocka_unit_test(test_chain),
+    cmocka_unit_test(test_stopped),
     cmocka_unit_test(test_killed_with_much_memory),
 };
 
