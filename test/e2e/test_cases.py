@@ -6,7 +6,7 @@ import os, pathlib, signal, subprocess, sys
 import pytest
 
 from conftest import SUPERNODE, metrics, run, start
-from test_train import ROOT_USER, step_count, wait_for, workers_of
+from test_train import MPIENV, MPIRUN, ROOT_USER, needs_mpirun, step_count, wait_for, workers_of
 
 BUILD = pathlib.Path(SUPERNODE).parent
 FOUR = ['--hosts', '2', '--cards-per-host', '2', '--tensor', '2', '--data-parallel', '2', '--pipeline', '1', '--isolation', 'groups']
@@ -36,6 +36,33 @@ def test_a27_the_launcher_dies_and_is_started_again_at_once(tiny, tmp_path):
     assert r.returncode == 0, r.stderr
     steps = [row['step'] for row in metrics(tmp_path / 'r')]
     assert steps[-1] == last and set(steps) == set(range(1, last + 1))
+
+
+@needs_mpirun
+def test_a27_mpirun_dies(tiny, tmp_path):
+    """Ranks whose PMIx server is gone end by themselves."""
+    p = subprocess.Popen([*MPIRUN, '2', SUPERNODE, 'train', *tiny, '--steps', '100000', '--run', tmp_path / 'r'], cwd=tmp_path, env=MPIENV,
+                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def ranks():
+        found = []
+        for entry in pathlib.Path('/proc').iterdir():
+            try:
+                words = (entry / 'cmdline').read_bytes().split(b'\0') if entry.name.isdigit() else []
+            except OSError:
+                continue
+            if words and words[0] == os.fsencode(SUPERNODE) and os.fsencode(str(tmp_path / 'r')) in words:
+                found.append(int(entry.name))
+        return found
+    try:
+        wait_for(lambda: step_count(tmp_path / 'r') >= 3)
+        assert len(ranks()) == 2
+        p.kill()
+        p.wait()
+        wait_for(lambda: not ranks(), seconds=10)
+    finally:
+        for pid in ranks():
+            os.kill(pid, signal.SIGKILL)
 
 
 def test_a26_a_second_death_during_the_restart(tiny, tmp_path):
