@@ -79,7 +79,8 @@ typedef struct coll_sign {
 typedef struct coll_slot {
     coll_sign first; /* of lane 0 */
     coll_print print;
-    unsigned char note[SN_ALGO_NOTE_BYTES + 24];
+    uint64_t done; /* its owner's done_seq at that signal: whoever reads one knows the other */
+    unsigned char note[SN_ALGO_NOTE_BYTES + 16];
     unsigned char vote[COLL_VOTE_BYTES]; /* the note of the vote, which some read still when the
                                             operation's own is written */
     struct {

@@ -41,13 +41,18 @@ static bool drained(sn_coll_group *g)
     return all;
 }
 
+static void block_give(sn_coll_group *g)
+{
+    if (g->block == NULL)
+        return;
+    g->coll->block_used[g->block_index] = false;
+    g->coll->blocks_used--;
+    g->block = NULL;
+}
+
 static void destroy(sn_coll_group *g)
 {
-    sn_coll *c = g->coll;
-    if (g->block != NULL) {
-        c->block_used[g->block_index] = false;
-        c->blocks_used--;
-    }
+    block_give(g);
     coll_stage_give(g);
     for (int i = 0; i < COLL_PLANS; i++)
         sn_arena_free(g->plan[i].arena);
@@ -77,8 +82,9 @@ void coll_groups_sweep(sn_coll *c, bool all)
 {
     for (sn_coll_group **at = &c->retired; *at != NULL;) {
         sn_coll_group *g = *at;
-        bool quiet = drained(g);
-        if (all || (quiet && left_alone(g))) {
+        if (g->block != NULL && left_alone(g))
+            block_give(g);
+        if (all || (drained(g) && g->block == NULL)) {
             *at = g->next;
             destroy(g);
         } else {

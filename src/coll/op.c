@@ -167,7 +167,7 @@ static bool slot_free(sn_coll_req *r)
     uint64_t least = UINT64_MAX;
     for (int i = 0; i < g->locals; i++)
         least = SN_MIN(least, coll_load(&g->member[g->local[i]].block->done_seq));
-    g->others_done = least;
+    g->others_done = SN_MAX(g->others_done, least);
     return r->seq <= least || r->seq - least <= COLL_WINDOW;
 }
 

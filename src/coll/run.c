@@ -95,8 +95,11 @@ static void signal(sn_coll_req *r, coll_run *run, const sn_step *step)
         s->in_at = run->in != NULL ? coll_place_of(g->coll, run->in, 1) : COLL_NOWHERE;
         s->out_at = run->out != NULL ? coll_place_of(g->coll, run->out, 1) : COLL_NOWHERE;
     }
-    if (run->lane == 0 && run->base == 0 && step->round == 1)
-        coll_slot_of(g->block, r->seq)->print = r->print;
+    if (run->lane == 0 && run->base == 0 && step->round == 1) {
+        coll_slot *slot = coll_slot_of(g->block, r->seq);
+        slot->print = r->print;
+        slot->done = g->finished;
+    }
     coll_store(&s->stamp, COLL_STAMP(r->seq, run->base + (uint32_t) step->round));
     if (g->locals > 0)
         coll_ring_members(g);
@@ -140,9 +143,19 @@ static sn_status check_places(const sn_coll_req *r, const coll_run *run)
     return SN_OK;
 }
 
+/* What the others had finished when they came: their old slots are free. */
+static void note_done(sn_coll_group *g, uint64_t seq)
+{
+    uint64_t least = UINT64_MAX;
+    for (int i = 0; i < g->locals; i++)
+        least = SN_MIN(least, coll_slot_of(g->member[g->local[i]].block, seq)->done);
+    g->others_done = SN_MAX(g->others_done, least);
+}
+
 static sn_status enter(sn_coll_req *r, const coll_run *run)
 {
     coll_window *w = coll_window_of(r->group, r->seq);
+    note_done(r->group, r->seq);
     SN_TRY(coll_prints_local(r));
     if (!w->prints_sent) {
         sn_status status = coll_prints_start(r);

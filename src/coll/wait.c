@@ -137,6 +137,8 @@ void coll_look_around(sn_coll *c)
 {
     coll_news_listen(c);
     coll_aborts(c);
+    if (c->retired != NULL)
+        coll_groups_sweep(c, false);
     sn_status alive = sn_net_look(c->net);
     sn_time now = sn_now();
     c->looked_around = now;

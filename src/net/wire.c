@@ -23,6 +23,11 @@ uint64_t wire_tag(int source, bool control, uint64_t tag)
     return (uint64_t) control << 63 | (uint64_t) source << WIRE_TAG_BITS | tag;
 }
 
+int wire_tag_source(uint64_t tag)
+{
+    return (int) (tag >> WIRE_TAG_BITS & 0x7fffff);
+}
+
 /* ---- news from UCX, and acting on it ---- */
 
 static void on_error(void *ctx, ucp_ep_h ep, ucs_status_t code)
@@ -105,6 +110,8 @@ static void settle(net_wire *wire)
         drop_dead(wire);
     for (int r = 0; r < wire->net->world; r++) {
         wire_peer *p = &wire->peers[r];
+        if (p->revoked)
+            wire_revoke_heard(wire, p);
         if (p->bye) {
             p->bye = false;
             net_said_goodbye(wire->net, r, p->culprit);
@@ -238,6 +245,7 @@ static sn_status connect_to(net_wire *wire, int rank, const void *address)
         return sn_fail(SN_EIO, "UCX refused a receive: %s",
                        wire->u.ucs_status_string(UCS_PTR_STATUS(got)));
     p->bye_ucx = p->bye ? NULL : got;
+    wire_revoke_listen(wire, p);
     return SN_OK;
 }
 
@@ -375,6 +383,8 @@ void net_wire_close(net_wire *wire)
         close_ep(wire, p);
         if (p->bye_ucx)
             wire->u.ucp_request_cancel(wire->worker, p->bye_ucx);
+        if (p->revoke_ucx)
+            wire->u.ucp_request_cancel(wire->worker, p->revoke_ucx);
     }
     for (sn_time limit = sn_now() + CLOSE_NS; wire->closing && sn_now() < limit; sched_yield())
         wire->u.ucp_worker_progress(wire->worker);

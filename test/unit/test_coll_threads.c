@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Several threads in one coll: groups that overlap, used in any order, made and freed meanwhile;
- * and aborts from another thread at any moment. */
+ * and aborts from another thread at any moment.
+ *
+ *   test_coll_threads [aborts]     10,000 without */
 #include "unit/coll_world.h"
 
 #include <pthread.h>
@@ -185,6 +187,8 @@ static void test_threads(void **state)
 
 /* ---- aborts ---- */
 
+static int wanted = 10000;
+
 typedef struct aborter {
     sn_coll_group *group;
     sem_t go, done;
@@ -265,18 +269,21 @@ static int aborts(sn_boot *boot, int rank, int host, void *ctx)
 static void test_aborts(void **state)
 {
     static const int here[] = {0, 0, 0}, apart[] = {0, 1}, uneven[] = {0, 0, 1};
-    int many[2] = {10000, 0}, threaded[2] = {1000, 1}, few[2] = {200, 0}, some[2] = {200, 1};
+    int many[2] = {wanted, 0}, threaded[2] = {wanted / 10, 1};
+    int few[2] = {wanted / 50, 0}, some[2] = {wanted / 50, 1};
     assert_int_equal(sn_ranks_run(2, here, aborts, many, sn_now() + 100 * SN_SEC), 0);
     assert_int_equal(sn_ranks_run(3, here, aborts, threaded, sn_now() + 60 * SN_SEC), 0);
     assert_int_equal(sn_ranks_run(2, apart, aborts, few, sn_now() + 60 * SN_SEC), 0);
     assert_int_equal(sn_ranks_run(3, uneven, aborts, some, sn_now() + 60 * SN_SEC), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_aborts),
     };
+    if (argc > 1)
+        wanted = (int) strtol(argv[1], NULL, 10);
     return sn_test_run(tests);
 }
