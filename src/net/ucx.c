@@ -117,6 +117,9 @@ static sn_status configure(const ucx *u, const net_address *address, const ucx_w
     if (!wish->rdma)
         return SN_OK;
     u->ucp_config_modify(config, "RCACHE_MAX_REGIONS", "4096"); /* and no more mappings pinned */
+    /* Else a forked child has no memory where its parent has registered buffers. Since 5.12 Linux
+     * copies such pages when it forks, which is what this setting is there to replace. */
+    u->ucp_config_modify(config, "FORK_INIT", "n");
     if (wish->found.soft) /* checks an address that the software device does not deliver */
         u->ucp_config_modify(config, "ETH_DGID_CHECK", "n");
     if (wish->found.gid >= 0) {
