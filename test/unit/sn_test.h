@@ -14,6 +14,14 @@
 
 #define sn_test_run(tests) cmocka_run_group_tests_name(__FILE__, tests, NULL, NULL)
 
+/* --test PATTERN (with * and ?): only the tests with such names. */
+static inline void sn_test_args(int argc, char **argv)
+{
+    for (int i = 1; i + 1 < argc; i++)
+        if (strcmp(argv[i], "--test") == 0)
+            cmocka_set_test_filter(argv[i + 1]);
+}
+
 /* A status that must be SN_OK; shows the sentence when it is not. */
 #define assert_ok(expr)                                                                            \
     do {                                                                                           \

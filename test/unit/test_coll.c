@@ -481,6 +481,7 @@ static void test_crowd(void **state)
 int main(int argc, char **argv)
 {
     sn_ranks_args(argc, argv);
+    sn_test_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_host),    cmocka_unit_test(test_two_hosts),
         cmocka_unit_test(test_three_hosts), cmocka_unit_test(test_by_name),

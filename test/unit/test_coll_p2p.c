@@ -149,7 +149,7 @@ static int die(sn_boot *boot, int rank, int host, void *ctx)
     sn_time from = sn_now();
     RANK_OK(sn_coll_recv(w.c, 0, 9, x, 5, soon(), &r));
     RANK_FAILS(sn_coll_wait(r), SN_EPEER, "rank 0 (h0)");
-    RANK_CHECK(sn_now() - from < 5 * SN_SEC);
+    RANK_CHECK(sn_now() - from < *sn_ranks_patience() * 5 * SN_SEC);
     world_close(&w);
     return 0;
 }

@@ -628,7 +628,7 @@ static int rank_stopped(sn_boot *boot, int rank, int host, void *ctx)
         if (status >= 0)
             status = sn_window_flush(w.win, 1, SOON);
     }
-    RANK_CHECK(sn_now() - began < 5 * SN_SEC && status == SN_EPEER);
+    RANK_CHECK(sn_now() - began < *sn_ranks_patience() * 5 * SN_SEC && status == SN_EPEER);
     RANK_CHECK(strstr(sn_errmsg(), rank ? "rank 2 (h0)" : "rank 0 (h0)"));
     RANK_CHECK(strstr(sn_errmsg(), "rank 1 (h1) stopped answering for"));
     if (__atomic_add_fetch(&s->done, 1, __ATOMIC_ACQ_REL) == 2)
@@ -674,6 +674,7 @@ static void test_left(void **state)
 int main(int argc, char **argv)
 {
     sn_ranks_args(argc, argv);
+    sn_test_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_put),     cmocka_unit_test(test_many),
         cmocka_unit_test(test_tickets), cmocka_unit_test(test_lock),

@@ -622,6 +622,7 @@ static void test_no_address(void **state)
 int main(int argc, char **argv)
 {
     sn_ranks_args(argc, argv);
+    sn_test_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_queries),
         cmocka_unit_test(test_sizes),
