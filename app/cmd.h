@@ -62,6 +62,8 @@ typedef struct sn_ending {
     bool json, reported; /* reported: the page is there */
 } sn_ending;
 void sn_say_summary(const sn_ending *e);
+/* What compression between hosts saved; false: nothing was encoded. */
+bool sn_compression_line(const sn_run *run, sn_str *out);
 void sn_say_interrupted(const sn_run *run); /* what is saved, and how to go on */
 sn_status sn_write_report(const sn_ending *e);
 

@@ -53,6 +53,35 @@ sn_status sn_ending_extras(sn_ending *e, sn_arena *arena)
     return status;
 }
 
+/* What the workers wrote about compression, if anything was encoded; NULL if not. */
+static json_t *read_compression(const sn_run *run, char codec[96], double *ret_plain,
+                                double *ret_coded)
+{
+    char path[4096];
+    json_error_t error;
+    if (sn_run_path(run, "compression.json", path) < 0)
+        return NULL;
+    json_t *root = json_load_file(path, 0, &error);
+    const char *text = json_string_value(json_object_get(root, "codec"));
+    *ret_plain = json_number_value(json_object_get(root, "plain_bytes"));
+    *ret_coded = json_number_value(json_object_get(root, "coded_bytes"));
+    snprintf(codec, 96, "%s", text ? text : "?");
+    return root;
+}
+
+bool sn_compression_line(const sn_run *run, sn_str *out)
+{
+    char codec[96], a[32], b[32];
+    double plain, coded;
+    json_t *root = read_compression(run, codec, &plain, &coded);
+    bool there = root && plain > 0;
+    if (there)
+        sn_str_printf(out, "%s: %s between hosts instead of %s, %.1f %% less", codec,
+                      sn_fmt_bytes(a, coded), sn_fmt_bytes(b, plain), 100 * (1 - coded / plain));
+    json_decref(root);
+    return there;
+}
+
 static void summary_json(const sn_ending *e)
 {
     const sn_collector *c = e->collected;
@@ -71,6 +100,11 @@ static void summary_json(const sn_ending *e)
         sn_run_path(e->run, "calibration.json", calibration) >= 0 && access(calibration, R_OK) == 0;
     json_object_set_new(root, "collectives_chosen_by",
                         json_string(calibrated ? "calibration" : "topology"));
+    char codec[96];
+    double plain, coded;
+    json_t *compression = read_compression(e->run, codec, &plain, &coded);
+    if (compression)
+        json_object_set_new(root, "compression", compression);
     json_object_set_new(root, "sample", e->sample ? json_string(e->sample) : json_null());
     json_dumpf(root, stdout, JSON_COMPACT);
     putchar('\n');
@@ -101,6 +135,10 @@ void sn_say_summary(const sn_ending *e)
     else
         printf("  trained     nothing more: the checkpoint has all %lld steps that were asked\n",
                (long long) e->job->steps);
+    sn_str compression = {0};
+    if (sn_compression_line(e->run, &compression))
+        printf("  compressed  %s\n", sn_str_get(&compression));
+    sn_str_done(&compression);
     if (!isnan(e->final_loss))
         printf("  validation  %.4f nats/byte on the held-out text\n", e->final_loss);
     if (!isnan(e->baseline))
@@ -167,9 +205,16 @@ sn_status sn_write_report(const sn_ending *e)
 {
     char path[4096];
     sn_arena *arena = sn_arena_create();
-    sn_str job = {0}, plan = {0};
+    sn_str job = {0}, plan = {0}, compression = {0};
     sn_step_metrics *rows = NULL;
     int64_t count = 0;
+    const char *event[64];
+    int events = SN_MIN(e->events, (int) SN_COUNT(event) - 1);
+    for (int i = 0; i < events; i++)
+        event[i] = e->event[i];
+    if (sn_compression_line(e->run, &compression))
+        event[events++] = sn_arena_printf(arena, "compression %s", sn_str_get(&compression));
+    sn_str_done(&compression);
     sn_status status = sn_run_path(e->run, "metrics.jsonl", path);
     if (status >= 0)
         status = sn_metrics_read(path, arena, &rows, &count);
@@ -195,8 +240,8 @@ sn_status sn_write_report(const sn_ending *e)
                         .tokens = e->collected->tokens,
                         .wall_ns = e->wall_ns,
                         .peak_flops = e->collected->peak_flops,
-                        .event = e->event,
-                        .events = e->events};
+                        .event = event,
+                        .events = events};
     read_links(e->run, &report);
     if (status >= 0)
         status = sn_run_path(e->run, "report.html", path);

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 typedef struct speaker {
@@ -232,6 +233,12 @@ static int say_failed(int rank, sn_status status, bool started)
     return speaks ? sn_exit_with("train", status) : sn_exit_code(status);
 }
 
+/* The launcher's end is ours: nobody would be left to stop us, or to hear us. What is saved stays. */
+static void die_with_launcher(void)
+{
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+}
+
 int sn_train_under_launcher(sn_status status, sn_job_spec *spec, const char *run_dir, bool resume,
                             sn_progress_style style)
 {
@@ -242,6 +249,7 @@ int sn_train_under_launcher(sn_status status, sn_job_spec *spec, const char *run
     sn_train_result result = {0};
     char text[512];
     snprintf(text, sizeof text, "%s", sn_errmsg());
+    die_with_launcher();
     if (sn_boot_pmix(&boot) < 0)
         return sn_exit_with("train", SN_EPEER);
     bool first = sn_boot_rank(boot) == 0, json = style == SN_PROGRESS_JSON;

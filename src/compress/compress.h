@@ -59,7 +59,7 @@ typedef struct sn_compress_opts {
     sn_codec
         codec; /* of all, or of what segments do not say otherwise: PowerSGD or not, none or not */
     int64_t count; /* elements of the whole vector */
-    int segments; /* copied, in order, but for PowerSGD; what they do not cover is 0 and stays so: padding */
+    int segments;  /* copied, in order, but for PowerSGD; what they do not cover is padding: 0 */
     const sn_compress_segment *segment; /* 0 segments: one of everything */
     int matrices; /* PowerSGD, copied: in order; what they do not cover goes uncompressed */
     const sn_compress_matrix *matrix;

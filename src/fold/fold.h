@@ -14,7 +14,9 @@
  *   F16      2 bytes       widened to f32, exact    rounded once, to nearest even
  *
  * A wide operand holds F32 whatever dtype says: sums of bf16 and f16 that go on elsewhere stay
- * wide and are rounded where they end. */
+ * wide and are rounded where they end. Sums and averages of bf16 are computed at 2^-16 of their
+ * size, and wide operands of them hold that: numbers near the largest bf16 may cancel on the way,
+ * and the smallest stay exact. */
 #ifndef SN_FOLD_FOLD_H
 #define SN_FOLD_FOLD_H
 

@@ -134,6 +134,11 @@ INLINE void store_four(sn_dtype dtype, bool stream, char *p, four x)
     store(dtype, stream, p + 3 * step, x.v[3]);
 }
 
+/* Sums of bf16 are computed at 2^-16 of their size, so that numbers near the largest may cancel;
+ * the smallest bf16, 2^-133, is then the smallest f32: nothing is lost. Rounding scales back. */
+#define DOWN 0x1p-16f
+#define UP 0x1p16f
+
 /* ---- operands: `form` is a constant for each instance of the loops, so the uniform ones, which
  * matter most, have no branch inside ---- */
 
@@ -142,6 +147,16 @@ typedef struct form {
     sn_dtype dtype;
     bool mixed, stream;
 } form;
+
+INLINE bool scaled(form m)
+{
+    return m.dtype == SN_BF16 && m.red == SN_SUM;
+}
+
+INLINE four times(four x, float by)
+{
+    return (four){{x.v[0] * by, x.v[1] * by, x.v[2] * by, x.v[3] * by}};
+}
 
 INLINE bool src_wide(const sn_fold *f, form m, int k)
 {
@@ -157,7 +172,8 @@ INLINE four take_four(const sn_fold *f, form m, int k, int64_t i)
 {
     if (src_wide(f, m, k))
         return load_four(SN_F32, (const char *) f->src[k] + (size_t) i * 4);
-    return load_four(m.dtype, (const char *) f->src[k] + (size_t) i * size_of(m.dtype));
+    four x = load_four(m.dtype, (const char *) f->src[k] + (size_t) i * size_of(m.dtype));
+    return scaled(m) ? times(x, DOWN) : x;
 }
 
 INLINE void give_four(const sn_fold *f, form m, int k, int64_t i, four x)
@@ -165,7 +181,8 @@ INLINE void give_four(const sn_fold *f, form m, int k, int64_t i, four x)
     if (dst_wide(f, m, k))
         store_four(SN_F32, m.stream, (char *) f->dst[k] + (size_t) i * 4, x);
     else
-        store_four(m.dtype, m.stream, (char *) f->dst[k] + (size_t) i * size_of(m.dtype), x);
+        store_four(m.dtype, m.stream, (char *) f->dst[k] + (size_t) i * size_of(m.dtype),
+                   scaled(m) ? times(x, UP) : x);
 }
 
 INLINE float take1(const sn_fold *f, form m, int k, int64_t i)
@@ -173,7 +190,8 @@ INLINE float take1(const sn_fold *f, form m, int k, int64_t i)
     if (m.dtype == SN_F32 || src_wide(f, m, k))
         return ((const float *) f->src[k])[i];
     uint16_t h = ((const uint16_t *) f->src[k])[i];
-    return m.dtype == SN_F16 ? sn_f16_to_f32(h) : sn_bf16_to_f32(h);
+    float x = m.dtype == SN_F16 ? sn_f16_to_f32(h) : sn_bf16_to_f32(h);
+    return scaled(m) ? x * DOWN : x;
 }
 
 INLINE void give1(const sn_fold *f, form m, int k, int64_t i, float x)
@@ -181,7 +199,9 @@ INLINE void give1(const sn_fold *f, form m, int k, int64_t i, float x)
     if (m.dtype == SN_F32 || dst_wide(f, m, k))
         ((float *) f->dst[k])[i] = x;
     else
-        ((uint16_t *) f->dst[k])[i] = m.dtype == SN_F16 ? sn_f32_to_f16(x) : sn_f32_to_bf16(x);
+        ((uint16_t *) f->dst[k])[i] = m.dtype == SN_F16 ? sn_f32_to_f16(x)
+                                      : scaled(m)       ? sn_f32_to_bf16(x * UP)
+                                                        : sn_f32_to_bf16(x);
 }
 
 /* ---- the loops ---- */

@@ -78,7 +78,7 @@ static bool hear(sn_window *win, int member, const window_record *r, const char 
     } else if (r->kind == WINDOW_OLD && r->bytes == sizeof win->answer && r->at == win->id) {
         memcpy(&win->answer, payload, sizeof win->answer);
         win->answered = r->at;
-    } else if (r->kind == WINDOW_FENCE && r->what < WINDOW_ARRIVED) {
+    } else if (r->kind == WINDOW_FENCE && r->what < WINDOW_BROKEN) {
         sn_gmem_store_u32(&win->line->word[r->what], (uint32_t) r->at);
     } else {
         return r->kind == WINDOW_OLD; /* of a fetch that was given up */

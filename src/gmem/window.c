@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define TURNS 50 /* of waiting in a fence before the first look at the others */
+
 /* ---- failing ---- */
 
 sn_status window_failed(sn_window *win, sn_status status, int member, const char *what)
@@ -20,6 +22,8 @@ sn_status window_failed(sn_window *win, sn_status status, int member, const char
     int me = sn_net_rank(win->net);
     const char *host = sn_net_host_name(win->net, me);
     win->broken = status;
+    if (win->line)
+        sn_gmem_store_u32(&win->line->word[WINDOW_BROKEN], 1);
     if (member < 0)
         return sn_fail_in(status, "rank %d (%s): %s of a window of %d", me, host, what, win->n);
     int rank = win->members[member].rank;
@@ -159,9 +163,9 @@ static void destroy(sn_window *win)
 sn_status sn_window_create(sn_segment *seg, void *at, uint64_t bytes, sn_time deadline,
                            sn_window **ret)
 {
-    if (seg->n > 1 << WINDOW_ARRIVED)
+    if (seg->n > 1 << WINDOW_BROKEN)
         return sn_fail(SN_ENOTSUP, "a window of %d members: at most %d", seg->n,
-                       1 << WINDOW_ARRIVED);
+                       1 << WINDOW_BROKEN);
     sn_window *win = create(seg);
     sn_status status = build(win, at, bytes, deadline);
     if (status < 0) {
@@ -196,19 +200,46 @@ static sn_status tell(sn_window *win, int member, int round, sn_time deadline)
     return SN_OK;
 }
 
+static bool has_come(const sn_window *win, int member)
+{
+    const sn_flag_line *line = gmem_window_line(win->seg, member, win->slot);
+    return (int32_t) (__atomic_load_n(&line->word[WINDOW_ARRIVED], __ATOMIC_ACQUIRE) -
+                      win->fence) >= 0;
+}
+
+static sn_status missing(const sn_window *win, sn_status status, int member, const char *why)
+{
+    int rank = win->members[member].rank;
+    return sn_fail(status, "rank %d (%s) %s", rank, sn_net_host_name(win->net, rank), why);
+}
+
+/* Whether all of my host can still come: who left or failed here will not, and those that wait for
+ * it would have me wait too. Whose fault it is goes before who gave up because of that. */
+static sn_status check_near(const sn_window *win)
+{
+    int broken = -1;
+    for (int i = 0; i < win->n; i++) {
+        if (!sn_net_same_host(win->net, win->members[i].rank) || i == win->me)
+            continue;
+        if (sn_net_left(win->net, win->members[i].rank) && !has_come(win, i))
+            return missing(win, SN_EPEER, i, "has left the job");
+        const sn_flag_line *line = gmem_window_line(win->seg, i, win->slot);
+        if (__atomic_load_n(&line->word[WINDOW_BROKEN], __ATOMIC_ACQUIRE))
+            broken = i;
+    }
+    if (broken < 0)
+        return SN_OK;
+    SN_TRY(sn_net_look(win->net));
+    return missing(win, SN_EPEER, broken, "gave the window up");
+}
+
 /* Who of my host has not come; else the member that I wait for, which may itself wait. */
 static sn_status not_told(const sn_window *win, int from)
 {
-    for (int i = 0; i < win->n; i++) {
-        if (!sn_net_same_host(win->net, win->members[i].rank))
-            continue;
-        const uint32_t *arrived = &gmem_window_line(win->seg, i, win->slot)->word[WINDOW_ARRIVED];
-        if ((int32_t) (__atomic_load_n(arrived, __ATOMIC_ACQUIRE) - win->fence) < 0)
-            return sn_fail(SN_ETIME, "rank %d (%s) has not come", win->members[i].rank,
-                           sn_net_host_name(win->net, win->members[i].rank));
-    }
-    return sn_fail(SN_ETIME, "no signal from rank %d (%s)", win->members[from].rank,
-                   sn_net_host_name(win->net, win->members[from].rank));
+    for (int i = 0; i < win->n; i++)
+        if (sn_net_same_host(win->net, win->members[i].rank) && !has_come(win, i))
+            return missing(win, SN_ETIME, i, "has not come");
+    return missing(win, SN_ETIME, from, "gives no signal");
 }
 
 static sn_status be_told(sn_window *win, int from, int round, sn_time deadline)
@@ -221,10 +252,11 @@ static sn_status be_told(sn_window *win, int from, int round, sn_time deadline)
             return SN_OK;
         sn_gmem_watch watch = {word, seen};
         sn_status status = sn_gmem_turn(win->net, &turn, &watch, near, deadline);
+        if (status >= 0 && turn > TURNS)
+            status = check_near(win);
         if (status >= 0 && sn_net_left(win->net, win->members[from].rank) &&
             __atomic_load_n(word, __ATOMIC_ACQUIRE) == seen)
-            return sn_fail(SN_EPEER, "rank %d (%s) has left the job", win->members[from].rank,
-                           sn_net_host_name(win->net, win->members[from].rank));
+            status = missing(win, SN_EPEER, from, "has left the job");
         if (status == SN_ETIME)
             return not_told(win, from);
         SN_TRY(status);

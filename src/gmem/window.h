@@ -74,8 +74,10 @@ struct sn_window {
     sn_status broken;
 };
 
-/* Word of a flag line that tells at which fence its owner has arrived; below it: one per round. */
+/* Words of a flag line: at which fence its owner has arrived, and whether its window is broken;
+ * below them one per round of a fence, stored by the member that tells. */
 #define WINDOW_ARRIVED 14
+#define WINDOW_BROKEN 13
 
 /* window.c */
 /* The sentence's prefix: who does what with whom; breaks the window. Returns `status`. */

@@ -90,27 +90,42 @@ typedef struct sched_wish { /* what sched_setattr(2) takes, in its first form */
 } sched_wish;
 
 /* A beat that comes late is a false alarm, and a beat takes microseconds: let nothing ordinary come
- * before it. Who has no right to that may be nice to itself, or be served early at least because it
- * asks for little (Linux 6.12). */
-static bool hurry(void)
+ * before it. */
+static int start_first(sn_net *net, void *(*run)(void *) )
 {
     struct sched_param first = {.sched_priority = 1};
+    pthread_attr_t attr;
+    pthread_attr_init(&attr);
+    pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+    pthread_attr_setschedpolicy(&attr, SCHED_RR);
+    pthread_attr_setschedparam(&attr, &first);
+    net->hurried = true;
+    int code = pthread_create(&net->beat, &attr, run, net);
+    pthread_attr_destroy(&attr);
+    if (code == EPERM) {
+        net->hurried = false;
+        code = pthread_create(&net->beat, NULL, run, net);
+    }
+    return code;
+}
+
+/* Who has no right to that may be nice to itself, or be served early at least because it asks for
+ * little (Linux 6.12). */
+static void hurry(void)
+{
     sched_wish wish = {.size = sizeof wish, .nice = -10, .runtime = SLICE_NS};
-    if (sched_getscheduler(0) != SCHED_OTHER ||
-        pthread_setschedparam(pthread_self(), SCHED_RR, &first) == 0)
-        return true;
-    if (syscall(SYS_sched_setattr, 0, &wish, 0) == 0)
-        return false;
+    if (sched_getscheduler(0) != SCHED_OTHER || syscall(SYS_sched_setattr, 0, &wish, 0) == 0)
+        return;
     wish.nice = getpriority(PRIO_PROCESS, 0);
     syscall(SYS_sched_setattr, 0, &wish, 0); /* as good as it gets */
-    return false;
 }
 
 static void *beat_run(void *ctx)
 {
     sn_net *net = ctx;
     pthread_setname_np(pthread_self(), "sn-beat");
-    net->hurried = hurry();
+    if (!net->hurried)
+        hurry();
     net->late[0] = net->hurried ? 0 : pressure();
     sn_time last = net->late_since; /* when it was started */
     for (sn_time next = last;;) {
@@ -137,7 +152,7 @@ sn_status net_beat_start(sn_net *net)
     sem_init(&net->quit, 0, 0);
     sigfillset(&all); /* signals are the worker thread's */
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int code = pthread_create(&net->beat, NULL, beat_run, net);
+    int code = start_first(net, beat_run);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (code)
         return sn_fail(SN_EIO, "cannot start the heartbeat thread: %s", strerror(code));

@@ -250,6 +250,8 @@ void sn_net_cancel(sn_net *net, sn_net_req *req)
         let_go(req);
         return;
     }
+    if (!req->done && req->kind == WIRE_SEND)
+        wire_revoke_send(wire, req);
     /* What is on its way cannot be recalled, and the buffer is the caller's again when this
      * returns: give it a moment to end, else give up the connection. */
     for (sn_time limit = sn_now() + 20 * SN_MS; !req->done && sn_now() < limit; sched_yield())

@@ -156,7 +156,8 @@ typedef enum net_tag { /* control messages; their own tag space */
                        NET_TAG_HELLO = 1,
                        NET_TAG_BYE,
                        NET_TAG_GATHER,
-                       NET_TAG_MEASURE
+                       NET_TAG_MEASURE,
+                       NET_TAG_REVOKE
 } net_tag;
 sn_status net_control_send(sn_net *net, int peer, net_tag tag, const void *buf, size_t bytes,
                            sn_net_req **ret);

@@ -40,6 +40,8 @@
     X(ucp_get_nbx)                                                                                 \
     X(ucp_tag_send_nbx)                                                                            \
     X(ucp_tag_recv_nbx)                                                                            \
+    X(ucp_tag_probe_nb)                                                                            \
+    X(ucp_tag_msg_recv_nbx)                                                                        \
     X(ucp_request_cancel)                                                                          \
     X(ucp_request_check_status)                                                                    \
     X(ucp_request_free)

@@ -23,6 +23,11 @@ uint64_t wire_tag(int source, bool control, uint64_t tag)
     return (uint64_t) control << 63 | (uint64_t) source << WIRE_TAG_BITS | tag;
 }
 
+int wire_tag_source(uint64_t tag)
+{
+    return (int) (tag >> WIRE_TAG_BITS & 0x7fffff);
+}
+
 /* ---- news from UCX, and acting on it ---- */
 
 static void on_error(void *ctx, ucp_ep_h ep, ucs_status_t code)
@@ -57,10 +62,22 @@ static void count(net_wire *wire, ucs_status_ptr_t started)
         wire->closing++;
 }
 
+/* UCX 1.13 aborts the process when a verbs connection is closed whose handshake still waits to be
+ * sent (ucp_request.c, "got REQ message"): one that never came about stays to the process's end. */
+static bool must_stay(const net_wire *wire)
+{
+    return !wire->joined && strncmp(wire->transport, "tcp", 3) != 0;
+}
+
 static void close_ep(net_wire *wire, wire_peer *p)
 {
     if (!p->ep)
         return;
+    if (must_stay(wire)) {
+        p->ep = NULL;
+        wire->stuck = true;
+        return;
+    }
     ucp_request_param_t param = {.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS |
                                                  UCP_OP_ATTR_FIELD_CALLBACK |
                                                  UCP_OP_ATTR_FIELD_USER_DATA,
@@ -93,6 +110,8 @@ static void settle(net_wire *wire)
         drop_dead(wire);
     for (int r = 0; r < wire->net->world; r++) {
         wire_peer *p = &wire->peers[r];
+        if (p->revoked)
+            wire_revoke_heard(wire, p);
         if (p->bye) {
             p->bye = false;
             net_said_goodbye(wire->net, r, p->culprit);
@@ -226,6 +245,7 @@ static sn_status connect_to(net_wire *wire, int rank, const void *address)
         return sn_fail(SN_EIO, "UCX refused a receive: %s",
                        wire->u.ucs_status_string(UCS_PTR_STATUS(got)));
     p->bye_ucx = p->bye ? NULL : got;
+    wire_revoke_listen(wire, p);
     return SN_OK;
 }
 
@@ -308,6 +328,7 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
         if (!sn_net_same_host(net, r))
             SN_TRY(connect_to(wire, r, (const char *) blobs[r] + sizeof(wire_card)));
     SN_TRY(say_hello(wire, opts->deadline));
+    wire->joined = true;
     net_pulse_arm(net);
     return SN_OK;
 }
@@ -362,11 +383,13 @@ void net_wire_close(net_wire *wire)
         close_ep(wire, p);
         if (p->bye_ucx)
             wire->u.ucp_request_cancel(wire->worker, p->bye_ucx);
+        if (p->revoke_ucx)
+            wire->u.ucp_request_cancel(wire->worker, p->revoke_ucx);
     }
     for (sn_time limit = sn_now() + CLOSE_NS; wire->closing && sn_now() < limit; sched_yield())
         wire->u.ucp_worker_progress(wire->worker);
     wire->net->wire = NULL;
-    if (wire->closing)
+    if (wire->closing || wire->stuck)
         return; /* UCX still holds callbacks into the wire: leave it to the process's end */
     if (wire->worker)
         wire->u.ucp_worker_destroy(wire->worker);

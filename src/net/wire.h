@@ -19,6 +19,11 @@
 
 typedef enum wire_kind { WIRE_SEND, WIRE_RECV, WIRE_PUT, WIRE_GET, WIRE_FLUSH } wire_kind;
 
+typedef struct wire_revoke { /* "I take back this message if you have not begun to take it" */
+    uint64_t tag;            /* as UCX sees it */
+    uint64_t bytes;
+} wire_revoke;
+
 struct sn_net_req {
     net_wire *wire;
     sn_net_req *next; /* in the free list */
@@ -30,6 +35,7 @@ struct sn_net_req {
     ucs_status_t code; /* how UCX completed it */
     uint64_t tag;
     size_t bytes, got;
+    wire_revoke revoke; /* what is sent when this one is */
 };
 
 typedef struct wire_peer {
@@ -40,6 +46,9 @@ typedef struct wire_peer {
     bool broken, bye;  /* noted by callbacks, acted on by settle() */
     void *bye_ucx;     /* the standing receive of the goodbye */
     int32_t culprit;   /* what the goodbye says */
+    bool revoked;      /* noted by a callback */
+    void *revoke_ucx;  /* the standing receive of what it takes back */
+    wire_revoke revoke;
 } wire_peer;
 
 typedef struct wire_parcel wire_parcel;
@@ -71,9 +80,12 @@ struct net_wire {
     int parcels_out, replies_out, parcels_n;
     int expected; /* answers that callers wait for */
     char transport[80];
+    bool joined; /* every connection has carried a message each way */
+    bool stuck;  /* UCX holds connections that it must not be asked to close */
 };
 
 uint64_t wire_tag(int source, bool control, uint64_t tag);
+int wire_tag_source(uint64_t tag);
 
 /* message.c: a request from the pool, NULL when they are out; then UCX's answer to its start. */
 sn_net_req *wire_take(net_wire *wire, int peer, wire_kind kind, bool control, uint64_t tag,
@@ -86,6 +98,11 @@ sn_status wire_check_peer(sn_net *net, int peer);
 /* parcel.c */
 ucs_status_t wire_parcels_open(net_wire *wire); /* the worker exists */
 void wire_parcels_close(net_wire *wire);
+
+/* revoke.c */
+void wire_revoke_listen(net_wire *wire, wire_peer *p); /* standing receive; again after each */
+void wire_revoke_heard(net_wire *wire, wire_peer *p);  /* outside of UCX's callbacks */
+void wire_revoke_send(net_wire *wire, const sn_net_req *message);
 
 /* message.c: complete what waits for this peer; with `unmatched_only` what has begun to arrive may
  * still finish. */

@@ -36,19 +36,21 @@ static void print_compression(const sn_plan *plan, sn_str *out)
 {
     const sn_plan_compression *c = &plan->opts.compression;
     const sn_plan_cost *k = &plan->cost;
-    char gradients[32], parameters[32], plain[32], coded[32];
+    char gradients[32], parameters[32], plain[32], coded[32], times[16] = "";
     if (!plan_compresses(c))
         return;
     sn_codec_text(&c->gradients, gradients);
     sn_codec_text(&c->parameters, parameters);
+    if (c->passes > 1)
+        snprintf(times, sizeof(times), "%dx", c->passes);
     if (k->plain_bytes <= 0)
         sn_str_printf(out, "encoding  %s is asked for, but no data group spans hosts\n", gradients);
     else
         sn_str_printf(
             out,
-            "encoding  gradients %s, parameters %s: a step moves %s between hosts instead "
+            "encoding  gradients %s, parameters %s%s: a step moves %s between hosts instead "
             "of %s, %.1f %% less\n",
-            gradients, parameters, sn_fmt_bytes(coded, k->coded_bytes),
+            gradients, times, parameters, sn_fmt_bytes(coded, k->coded_bytes),
             sn_fmt_bytes(plain, k->plain_bytes), 100 * (1 - k->coded_bytes / k->plain_bytes));
 }
 

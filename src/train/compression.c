@@ -16,6 +16,11 @@
 #define CODEC_BYTES_PER_S 1e9 /* when nobody measured */
 #define SAMPLE (INT64_C(1) << 16)
 
+static bool encodes(const sn_plan_compression *c)
+{
+    return c->gradients.kind != SN_CODEC_NONE || c->parameters.kind != SN_CODEC_NONE;
+}
+
 static const char *codec_text(const sn_job *job)
 {
     return job->compression.codec ? job->compression.codec : "none";
@@ -53,17 +58,62 @@ static sn_codec companion(const sn_codec *gradients)
 const char *train_compression_text(const sn_job *job, char out[96])
 {
     sn_plan_compression c;
-    char gradients[32], parameters[32];
+    char gradients[32], parameters[32], times[16] = "";
     if (train_compression_auto(job))
         return "auto";
     if (sn_job_compression(job, NULL, 0, 0, &c, NULL) < 0)
         return "?";
     sn_codec_text(&c.gradients, gradients);
     sn_codec_text(&c.parameters, parameters);
-    if (c.gradients.kind == SN_CODEC_NONE && c.parameters.kind == SN_CODEC_NONE)
+    if (c.passes > 1)
+        snprintf(times, sizeof(times), "%dx", c.passes);
+    if (!encodes(&c))
         return "none";
-    snprintf(out, 96, "%s, parameters %s", gradients, parameters);
+    snprintf(out, 96, "%s, parameters %s%s", gradients, times, parameters);
     return out;
+}
+
+/* ---- what it saved ---- */
+
+static void write_saved(train_worker *w, double codec_ns)
+{
+    char codec[96];
+    sn_str path = {0}, json = {0};
+    sn_str_printf(&path, "%s/compression.json", w->opts->run_dir);
+    sn_str_printf(&json,
+                  "{\"codec\": \"%s\", \"plain_bytes\": %.0f, \"coded_bytes\": %.0f, "
+                  "\"codec_ns\": %.0f}\n",
+                  train_compression_text(w->job, codec), w->result.plain_bytes,
+                  w->result.coded_bytes, codec_ns);
+    if (sn_file_write(sn_str_get(&path), sn_str_get(&json), json.len) < 0)
+        sn_log(SN_LOG_WARN, "%s, going on without that file", sn_errmsg());
+    sn_str_done(&path);
+    sn_str_done(&json);
+}
+
+sn_status train_tell_compression(train_worker *w)
+{
+    sn_plan_compression c;
+    SN_TRY(sn_job_compression(w->job, NULL, 0, 0, &c, NULL));
+    if (!w->coll || !encodes(&c))
+        return SN_OK;
+    sn_compress_stats s = {0};
+    if (train_exec_wires(w->exec))
+        s = train_wires_stats(train_exec_wires(w->exec));
+    w->vote[0] = (float) s.plain_bytes;
+    w->vote[1] = (float) s.coded_bytes;
+    sn_coll_call call = {.op = SN_ALL_REDUCE,
+                         .red = SN_SUM,
+                         .dtype = SN_F32,
+                         .count = 2,
+                         .in = w->vote,
+                         .out = w->tally};
+    SN_TRY(sn_coll_run(w->all, &call, train_deadline(w)));
+    w->result.plain_bytes = (double) w->tally[0];
+    w->result.coded_bytes = (double) w->tally[1];
+    if (w->rank == 0 && w->opts->run_dir && w->result.plain_bytes > 0)
+        write_saved(w, (double) s.codec_ns);
+    return SN_OK;
 }
 
 /* ---- auto ---- */

@@ -275,6 +275,7 @@ static sn_status leave(loop *l)
 {
     train_worker *w = l->w;
     SN_TRY(save(w, true));
+    SN_TRY(train_tell_compression(w));
     w->result.stopped = l->stop && w->at.step < w->job->steps;
     if (!w->result.stopped) {
         if (w->program->wires > 0) /* the checkpoint's model: the masters, not what was seen */

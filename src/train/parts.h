@@ -133,6 +133,8 @@ void train_warn(train_worker *w, const char *what);
 void train_say(train_worker *w, const char *text);
 /* The working parameters of all cards, from everyone's masters or what was seen of them. */
 sn_status train_gather(train_worker *w, sn_exec_wire wire);
+/* What compression saved, in w->result and RUN/compression.json. Collective. */
+sn_status train_tell_compression(train_worker *w);
 sn_status train_evaluate(train_worker *w, int64_t windows_max, double *ret_loss);
 sn_status train_save(train_worker *w);
 sn_status train_restore(train_worker *w);

@@ -138,6 +138,9 @@ typedef struct sn_train_result {
     double final_loss; /* on all held-out text; NaN when stopped early */
     double train_loss; /* of the last step */
     bool stopped;      /* page->stop asked for it; a checkpoint was written */
+    double plain_bytes,
+        coded_bytes; /* of all ranks: what data groups received from other hosts, had it been plain,
+                        and as it was; 0: nothing was to be encoded */
     double link_latency_ns, link_bytes_per_s; /* measured between hosts at start, 0: one host */
     int64_t wall_ns;
 } sn_train_result;

@@ -62,7 +62,7 @@ def test_verdicts(tool, capsys):
     assert tool.report([a, b], jobs, '') == {'passed': 2, 'failed': 5}
     said = {line.split()[2]: line for line in capsys.readouterr().out.splitlines()}
     assert said['good'].startswith('passed') and said['any'].startswith('passed')
-    for name, why in (('status', 'exit status 3'), ('silent', 'sent nothing by verbs'), ('late', 'ran past 60 s'),
+    for name, why in (('status', 'exit status 3'), ('silent', 'sent nothing by verbs'), ('late', 'ran past its time'),
                       ('cut', 'was running when it ended'), ('unreached', 'was not reached')):
         assert said[name].startswith('failed') and f'machine 1: {why}' in said[name].replace('passed, but ', '')
     a.lose, b.running = 1, 'cut'                # a machine that a job has asked to lose owes nothing for that job

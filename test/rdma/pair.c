@@ -307,11 +307,13 @@ static int listen_on(const pair *args)
 /* A machine that vanishes closes nothing: ask it every second whether it is there. */
 static void watch(int fd)
 {
-    int one = 1, tries = 3;
+    int one = 1, tries = 3, ms = 4000;
     setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &one, sizeof one);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &tries, sizeof tries);
+    setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms,
+               sizeof ms); /* also where it owes an answer */
 }
 
 /* Take the connection of every rank; false when some did not come in time. */

@@ -17,7 +17,7 @@ typedef struct world {
 
 static inline sn_time soon(void)
 {
-    return sn_now() + 10 * SN_SEC;
+    return sn_now() + *sn_ranks_patience() * 10 * SN_SEC;
 }
 
 static inline int world_open_for(sn_boot *boot, int host, bool threads, world *w)
@@ -54,6 +54,6 @@ static inline sn_status world_barrier(world *w)
 }
 
 #define WORLD(map, fn)                                                                             \
-    assert_int_equal(sn_ranks_run((int) SN_COUNT(map), map, fn, NULL, sn_now() + 30 * SN_SEC), 0)
+    assert_int_equal(sn_ranks_run((int) SN_COUNT(map), map, fn, NULL, soon() + 20 * SN_SEC), 0)
 
 #endif

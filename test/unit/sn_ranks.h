@@ -5,7 +5,7 @@
  *   int failing = sn_ranks_run(4, (int[]){0, 0, 1, 1}, fn, ctx, sn_now() + 10 * SN_SEC);
  *
  * A test whose main calls sn_ranks_args takes --transports rc (ud, tcp), for use where there is an
- * RDMA device: ranks of different hosts then talk over it.
+ * RDMA device: ranks of different hosts then talk over it. And --patience N, for where all is slow.
  *
  * fn runs in each child and returns 0 when all was well (RANK_OK and RANK_CHECK help). A rank that
  * dies by a signal counts as failing unless it was SIGKILL from within (sn_rank_die). What a child
@@ -202,6 +202,13 @@ static inline int sn_ranks_run(int world, const int *host_of_rank, sn_rank_fn fn
     return failing;
 }
 
+/* --patience N: this machine is so slow (an emulated processor) that all takes N times as long. */
+static inline int *sn_ranks_patience(void)
+{
+    static int patience = 1;
+    return &patience;
+}
+
 /* The value of --transports on this test's command line, NULL none. */
 static inline const char **sn_ranks_transports(void)
 {
@@ -214,17 +221,21 @@ static inline void sn_ranks_args(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], "--transports") == 0 && i + 1 < argc)
             *sn_ranks_transports() = argv[++i];
+        else if (strcmp(argv[i], "--patience") == 0 && i + 1 < argc)
+            *sn_ranks_patience() = atoi(argv[++i]);
 }
 
 /* A rank's net with host name "h<host>"; page may be NULL. */
 static inline sn_status sn_rank_open(sn_boot *boot, int host, sn_page *page, sn_net **ret)
 {
     char name[16];
+    int patience = *sn_ranks_patience();
     snprintf(name, sizeof name, "h%d", host);
     sn_net_opts opts = {.host_name = name,
                         .page = page,
                         .transports = *sn_ranks_transports(),
-                        .deadline = sn_now() + 10 * SN_SEC};
+                        .detect_ns = patience > 1 ? patience * 100 * SN_MS : 0,
+                        .deadline = sn_now() + patience * 10 * SN_SEC};
     return sn_net_open(boot, &opts, ret);
 }
 

@@ -478,8 +478,9 @@ static void test_crowd(void **state)
     WORLD(both, crowd);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_host),    cmocka_unit_test(test_two_hosts),
         cmocka_unit_test(test_three_hosts), cmocka_unit_test(test_by_name),

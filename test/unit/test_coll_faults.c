@@ -244,8 +244,9 @@ static void test_epoch(void **state)
     assert_int_equal(sn_ranks_run(2, here, epoch, over, sn_now() + 20 * SN_SEC), 0);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_differ), cmocka_unit_test(test_late),
         cmocka_unit_test(test_killed), cmocka_unit_test(test_senseless),

@@ -161,8 +161,9 @@ static void test_die(void **state)
     WORLD(apart, die);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mail),
         cmocka_unit_test(test_flood),

@@ -170,8 +170,9 @@ static void test_absent(void **state)
     in_directory(here, 3, absent, true);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_operations),
         cmocka_unit_test(test_absent),

@@ -189,6 +189,37 @@ static void test_table(void **state)
 }
 
 /* The average of 1,024 numbers at f16's end is that number: it is formed in f32. */
+/* The largest bf16 may cancel in any order; the smallest are not lost. */
+static void test_bf16_at_both_ends(void **state)
+{
+    static const uint16_t largest = 0x7f7f, least = 1;
+    enum { SRCS = 64 };
+    uint16_t in[SRCS], out;
+    const void *src[SRCS];
+    void *dst[] = {&out};
+    const sn_fold_table *k = sn_fold_kernels();
+    for (int s = 0; s < SRCS; s++)
+        src[s] = &in[s];
+    for (int red = SN_SUM; red <= SN_AVG; red++) {
+        sn_fold f = {.red = (sn_red) red, .dtype = SN_BF16, .dst = dst, .src = src, .dsts = 1};
+        f.srcs = SRCS, f.count = 1, f.divide = red == SN_AVG ? SRCS : 0;
+        for (int s = 0; s < SRCS; s++)
+            in[s] = (uint16_t) (largest | (s < SRCS / 2 ? 0 : 0x8000));
+        k->fold(&f);
+        assert_int_equal(out, 0);
+        for (int s = 0; s < SRCS; s++)
+            in[s] = red == SN_AVG ? largest : least;
+        k->fold(&f);
+        assert_int_equal(out, red == SN_AVG ? largest : SRCS * least);
+    }
+    for (int s = 0; s < SRCS; s++)
+        in[s] = largest;
+    sn_fold f = {.red = SN_SUM, .dtype = SN_BF16, .dst = dst, .src = src, .dsts = 1, .srcs = SRCS};
+    f.count = 1;
+    k->fold(&f);
+    assert_int_equal(out, 0x7f80); /* a sum that is too large says so */
+}
+
 static void test_average_of_the_largest(void **state)
 {
     enum { RANKS = 1024, N = 70 };
@@ -257,6 +288,7 @@ int main(void)
         cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_vectors_convert_alike),
         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_bf16_at_both_ends),
         cmocka_unit_test(test_average_of_the_largest),
         cmocka_unit_test(test_mode),
     };

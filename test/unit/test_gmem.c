@@ -9,7 +9,7 @@
 #include <sched.h>
 #include <sys/resource.h>
 
-#define SOON (sn_now() + 10 * SN_SEC)
+#define SOON (sn_now() + *sn_ranks_patience() * 10 * SN_SEC)
 
 static const int one_host[8] = {0};
 static const int mixed[] = {0, 1, 1, 0, 1};
