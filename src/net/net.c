@@ -274,7 +274,8 @@ void sn_net_close(sn_net *net)
     net_wire_close(net->wire);
     net_beat_stop(net);
     net_pulse_bye(net);
-    net_pulse_free(net->pulse);
+    net_pulse_close(net->pulse);
+    net_den_close(&net->den);
     net_life_leave(net->life, net_culprit(net));
     for (int r = 0; r < net->world; r++) {
         net_life_unmap(net->peers[r].life);

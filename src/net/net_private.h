@@ -4,7 +4,7 @@
  *
  *   net.c    opening: who is where; verdicts about peers; closing
  *   life.c   in a host: death notice through a robust mutex in shared memory, beats, verdicts
- *   beat.c   the heartbeat thread; pulse.c heartbeats between hosts
+ *   beat.c   the heartbeat thread, in memory of its own (den.c); pulse.c heartbeats between hosts
  *   local.c  sockets between the ranks of a host: descriptors and small blobs
  *   wire.c   messages across hosts; ucx.c loads UCX and holds its table of functions
  *   iface.c  which network interface UCX should use
@@ -18,7 +18,6 @@
 #include "net/net.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 
 #define NET_NAME_MAX 32
 #define NET_HOW_MAX 96
@@ -40,10 +39,26 @@ typedef struct net_peer {
     net_life *life;        /* its life, mapped; NULL on other hosts */
     uint32_t state;        /* net_peer_state, atomic */
     char how[NET_HOW_MAX]; /* "died: …", "stopped …"; written before `state` becomes NET_DEAD */
-
-    uint64_t beat;  /* of its life, when last looked at; the heartbeat thread's, as the next */
-    sn_time silent; /* how long that has not changed */
 } net_peer;
+
+typedef struct net_den { /* memory of the heartbeat thread */
+    char *at, *stack;
+    size_t bytes, room, own, used; /* room: to be written; own: not for children */
+} net_den;
+
+typedef struct net_ear { /* how a host mate's life sounds */
+    uint64_t beat;       /* when last looked at */
+    sn_time silent;      /* how long that has not changed */
+} net_ear;
+
+typedef struct net_beat { /* what the heartbeat thread writes */
+    pthread_t thread;
+    bool running;
+    int quit;                    /* an eventfd */
+    sn_time late[2], late_since; /* how late it was served, in this second and the last */
+    bool hurried;                /* it is served before all ordinary threads */
+    net_ear *ear;                /* [world] */
+} net_beat;
 
 struct sn_net {
     int rank, world, hosts;
@@ -57,14 +72,11 @@ struct sn_net {
     net_wire *wire;          /* NULL when everybody is on my host */
     uint32_t idle;           /* calls of sn_net_progress with nothing pending */
 
-    pthread_t beat;
-    bool beating;
-    bool watching; /* peers[].life may be looked at; atomic */
-    sem_t quit;
-    sn_time detect, tick;        /* bound of silence, 0 off; between two beats */
-    sn_time late[2], late_since; /* the heartbeat thread's: how late, in this second and the last */
-    bool hurried;                /* it is served before all ordinary threads */
-    net_pulse *pulse;            /* NULL until heartbeats to other hosts can start; atomic */
+    net_den den;
+    net_beat *beat;       /* in the den */
+    sn_time detect, tick; /* bound of silence, 0 off; between two beats */
+    bool watching;        /* peers[].life may be looked at; atomic */
+    net_pulse *pulse;     /* NULL until heartbeats to other hosts can start; atomic */
 };
 
 /* ---- verdicts (net.c) ---- */
@@ -100,6 +112,15 @@ void net_life_tell(net_life *life, int dead, const char *how);
 void net_look_around(sn_net *net);             /* note news of all ranks on my host */
 void net_life_judge(sn_net *net, sn_time gap); /* the heartbeat thread: who is silent? */
 
+/* ---- den.c: memory that a fork does not hold up ---- */
+sn_status net_den_open(net_den *den, size_t bytes);
+void *net_den_alloc(net_den *den, size_t bytes); /* zeroed */
+int net_den_thread(net_den *den, pthread_attr_t *attr, void *(*run)(void *), void *ctx,
+                   pthread_t *ret);
+/* Run on the part of the stack that is not for children. */
+void net_den_descend(const net_den *den, void (*run)(void *), void *ctx);
+void net_den_close(net_den *den);
+
 /* ---- beat.c ---- */
 sn_status net_beat_start(sn_net *net);
 void net_beat_stop(sn_net *net);
@@ -115,14 +136,16 @@ typedef struct net_pulse_card { /* travels with the UCX address */
     net_address address;        /* family 0: I take none */
     uint16_t port;              /* in network order */
 } net_pulse_card;
-sn_status net_pulse_open(const net_address *address, net_pulse **ret, net_pulse_card *ret_card);
+size_t net_pulse_bytes(int world); /* of the den */
+sn_status net_pulse_open(sn_net *net, const net_address *address, net_pulse **ret,
+                         net_pulse_card *ret_card);
 /* Fills in whom to send to and whom to watch; from here on the heartbeat thread uses it. */
 void net_pulse_start(sn_net *net, net_pulse *pulse, const net_pulse_card *cards);
 void net_pulse_arm(sn_net *net);   /* all ranks run by now: silence from the start counts */
 void net_pulse_leave(sn_net *net); /* packets say from now on that I leave */
 void net_pulse_bye(sn_net *net);   /* a last time; the heartbeat thread has ended */
 void net_pulse_tick(sn_net *net, sn_time gap);
-void net_pulse_free(net_pulse *pulse); /* NULL is fine */
+void net_pulse_close(net_pulse *pulse); /* NULL is fine */
 
 /* ---- local.c ---- */
 typedef struct net_door { /* where a rank's host mates knock */
