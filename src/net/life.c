@@ -175,17 +175,13 @@ sn_status sn_net_look(sn_net *net)
 
 /* ---- who is silent? ---- */
 
-/* The letter of a process's state, 0 when it cannot be seen. Without stdio, which allocates: see
- * beat.c. */
+/* The letter of a process's state, 0 when it cannot be seen. */
 static char process_state(int pid)
 {
-    char path[64], line[512];
+    char path[64], line[512] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    line[SN_MAX(n, 0)] = 0;
+    if (pid > 0)
+        net_read_small(path, line, sizeof line);
     const char *end = strrchr(line, ')'); /* of the name, which may have anything in it */
     return end && end[1] == ' ' ? end[2] : 0;
 }

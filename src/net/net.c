@@ -455,10 +455,10 @@ bool sn_net_left(const sn_net *net, int rank)
 
 /* A look at the sockets is a system call. While no request is open it serves only what nobody waits
  * for yet (messages that come early, news of peers), so one call in eight does it. */
-void sn_net_progress(sn_net *net)
+bool sn_net_progress(sn_net *net)
 {
-    if (net->wire && (net_wire_pending(net->wire) || (net->idle++ & 7) == 0))
-        net_wire_progress(net->wire);
+    return net->wire && (net_wire_pending(net->wire) || (net->idle++ & 7) == 0) &&
+           net_wire_progress(net->wire);
 }
 
 int sn_net_pending(const sn_net *net)

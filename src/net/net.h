@@ -125,9 +125,9 @@ sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char
  * connection: the peer counts as failed. */
 void sn_net_cancel(sn_net *net, sn_net_req *req);
 
-/* Drive everything a little. With no request pending it looks at the sockets in one call of eight
- * (20 ns a call); with some in each (a system call, 0.2 µs). */
-void sn_net_progress(sn_net *net);
+/* Drive everything a little; true when something moved. With no request pending it looks at the
+ * sockets in one call of eight (20 ns a call); with some in each (a system call, 0.2 µs). */
+bool sn_net_progress(sn_net *net);
 int sn_net_pending(const sn_net *net); /* requests that callers hold, answers they expect */
 /* Sleep until something arrives from another host, or `until`. */
 void sn_net_sleep(sn_net *net, sn_time until);

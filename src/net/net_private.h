@@ -51,13 +51,20 @@ typedef struct net_ear { /* how a host mate's life sounds */
     sn_time silent;      /* how long that has not changed */
 } net_ear;
 
+typedef struct net_served { /* how the heartbeat thread is served */
+    sn_time late[2], since; /* at worst, in this second and the last; when this one began */
+    sn_time urged;          /* when it last needed to be first */
+    bool first, refused;    /* before all ordinary threads, may not be */
+    bool kept;              /* it was made so by the program */
+} net_served;
+
 typedef struct net_beat { /* what the heartbeat thread writes */
     pthread_t thread;
     bool running;
-    int quit;                    /* an eventfd */
-    sn_time late[2], late_since; /* how late it was served, in this second and the last */
-    bool hurried;                /* it is served before all ordinary threads */
-    net_ear *ear;                /* [world] */
+    int quit; /* an eventfd */
+    sn_time started;
+    net_served served;
+    net_ear *ear; /* [world] */
 } net_beat;
 
 struct sn_net {
@@ -124,11 +131,17 @@ void net_den_close(net_den *den);
 /* ---- beat.c ---- */
 sn_status net_beat_start(sn_net *net);
 void net_beat_stop(sn_net *net);
-/* How late this thread was served at worst, lately. The heartbeat thread's only, as the next. */
-sn_time net_beat_late(const sn_net *net);
+
+/* ---- served.c: how soon it is served; all but start are the heartbeat thread's ---- */
+int net_served_start(sn_net *net, void *(*run)(void *), pthread_t *ret); /* 0 or an errno */
+void net_served_begin(net_served *s, sn_time started);
+void net_served_note(net_served *s, sn_time late, sn_time now);
+sn_time net_served_late(const sn_net *net); /* at worst, lately */
 /* After so much silence a peer has failed: a little less than the bound, which is from its end to
  * everybody's knowledge; more where it or I was late. */
 sn_time net_silence_max(const sn_net *net, sn_time its_late);
+/* A small file, ended by a NUL, without the library's wait points; how much was read. */
+size_t net_read_small(const char *path, char *out, size_t room);
 
 /* ---- pulse.c: heartbeats between hosts ---- */
 typedef struct net_pulse_card { /* travels with the UCX address */
@@ -169,7 +182,7 @@ sn_status net_local_recv(sn_net *net, int rank, uint64_t what, void *data, size_
 sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
                         const sn_net_opts *opts);
 void net_wire_close(net_wire *wire);
-void net_wire_progress(net_wire *wire);
+bool net_wire_progress(net_wire *wire); /* whether something moved */
 void net_wire_sleep(net_wire *wire, sn_time until);
 void net_wire_drop(net_wire *wire, int rank); /* its pending requests complete with SN_EPEER */
 int net_wire_pending(const net_wire *wire);

@@ -154,7 +154,7 @@ void net_pulse_leave(sn_net *net)
 static void send_all(const sn_net *net, net_pulse *pulse)
 {
     pulse_packet p = {.magic = PULSE_MAGIC, .from = net->rank, .number = ++pulse->number};
-    p.late = net_beat_late(net);
+    p.late = net_served_late(net);
     p.leaving = __atomic_load_n(&pulse->leaving, __ATOMIC_ACQUIRE);
     p.dead = __atomic_load_n(&net->dead, __ATOMIC_ACQUIRE);
     if (p.dead >= 0)

@@ -126,11 +126,12 @@ static void settle(net_wire *wire)
     }
 }
 
-void net_wire_progress(net_wire *wire)
+bool net_wire_progress(net_wire *wire)
 {
-    wire->u.ucp_worker_progress(wire->worker);
+    bool moved = wire->u.ucp_worker_progress(wire->worker) != 0;
     if (wire->event || __atomic_load_n(&wire->net->news, __ATOMIC_RELAXED))
         settle(wire);
+    return moved;
 }
 
 void net_wire_sleep(net_wire *wire, sn_time until)
