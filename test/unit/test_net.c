@@ -614,6 +614,34 @@ static int rank_no_address(sn_boot *boot, int rank, int host, void *ctx)
     return 0;
 }
 
+static int rank_transports(sn_boot *boot, int rank, int host, void *ctx)
+{
+    sn_net *net;
+    sn_net_opts opts = {.host_name = rank ? "h1" : "h0", .transports = ctx, .deadline = SOON};
+    const char *words = strcmp(ctx, "rc") == 0 ? "no RDMA device is active" : "are known";
+    RANK_FAILS(sn_net_open(boot, &opts, &net), words[0] == 'n' ? SN_ENOTFOUND : SN_EINVAL, words);
+    return 0;
+}
+
+static int rank_tcp(sn_boot *boot, int rank, int host, void *ctx)
+{
+    sn_net *net;
+    sn_net_opts opts = {.host_name = rank ? "h1" : "h0", .transports = "tcp", .deadline = SOON};
+    RANK_OK(sn_net_open(boot, &opts, &net));
+    RANK_CHECK(strcmp(sn_net_transport(net), "tcp on lo") == 0);
+    sn_net_close(net);
+    return 0;
+}
+
+static void test_transports(void **state)
+{
+    assert_int_equal(sn_ranks_run(2, far, rank_transports, (char[]){"smoke"}, SOON), 0);
+    assert_int_equal(sn_ranks_run(2, far, rank_transports, (char[]){"tcp,rd"}, SOON), 0);
+    assert_int_equal(sn_ranks_run(2, far, rank_tcp, NULL, SOON), 0);
+    if (access("/sys/class/infiniband", F_OK) != 0)
+        assert_int_equal(sn_ranks_run(2, far, rank_transports, (char[]){"rc"}, SOON), 0);
+}
+
 static void test_no_address(void **state)
 {
     assert_int_equal(sn_ranks_run(2, far, rank_no_address, NULL, SOON), 0);
@@ -642,6 +670,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_measure),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_no_address),
+        cmocka_unit_test(test_transports),
     };
     return sn_test_run(tests);
 }
