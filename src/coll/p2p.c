@@ -227,8 +227,8 @@ static sn_status recv_match(sn_coll_req *r, bool *moved)
 static uint64_t readable(const sn_coll_req *r, uint64_t *ret_at)
 {
     const coll_mail *m = r->mail;
-    uint64_t some = SN_MIN(coll_load(&m->avail), r->bytes) - m->taken;
-    some = SN_MIN(some, (uint64_t) COLL_PIECE);
+    uint64_t some = coll_load(&m->avail) - m->taken;
+    some = SN_MIN(some, SN_MIN(r->bytes - m->taken, (uint64_t) COLL_PIECE));
     *ret_at = m->at + m->taken;
     if (m->staged) {
         some = SN_MIN(some, COLL_REGION - m->taken % COLL_REGION);
