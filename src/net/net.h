@@ -121,7 +121,7 @@ sn_status sn_net_test(sn_net *net, sn_net_req *req);
 sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char *what);
 /* Completes it now, one way or the other, and frees it: the buffer is the caller's again. A large
  * message that the peer has not begun to take is thrown away there, if the peer drives progress and
- * no older one with its tag waits. What is under way and does not end within 20 ms costs the
+ * no older one with its tag waits. What is under way and does not end within 50 ms costs the
  * connection: the peer counts as failed. */
 void sn_net_cancel(sn_net *net, sn_net_req *req);
 
