@@ -233,7 +233,7 @@ static int say_failed(int rank, sn_status status, bool started)
     return speaks ? sn_exit_with("train", status) : sn_exit_code(status);
 }
 
-/* The launcher's end is ours: nobody would be left to stop us, or to hear us. What is saved stays. */
+/* The end of the launcher is ours: nobody is left to stop us or to hear us. What is saved stays. */
 static void die_with_launcher(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
