@@ -66,6 +66,7 @@ static sn_status work(const sn_args *args, sn_arena *arena, int rank, int world,
         sn_net_opts net = {.host_name = sn_args_get(args, "host"),
                            .page = page,
                            .bind_address = sn_args_get(args, "bind-address"),
+                           .detect_ns = (sn_time) (spec.job.detect_s * SN_SEC),
                            .deadline = sn_now() + 30 * SN_SEC};
         sn_train_opts opts = {.job = &spec.job,
                               .topo = topo,

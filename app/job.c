@@ -79,6 +79,7 @@ void sn_job_defaults(sn_job_spec *spec, sn_arena *arena)
     j->seed = 1;
     j->eval_samples = 64;
     j->deadline_s = 30;
+    j->detect_s = 0.1;
 }
 
 /* ---- one value ---- */

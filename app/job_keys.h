@@ -89,7 +89,9 @@
     X("memory", "memory", "BYTES", KEY_BYTES, memory_limit, 0, 0, NULL, \
       "limit a card, such as 2GiB; 0: what there is") \
     X("deadline", "deadline", "SECONDS", KEY_FLOAT, deadline_s, 0.1, 1e6, NULL, \
-      "of any wait for a peer")
+      "of any wait for a peer") \
+    X("detection", "detection", "SECONDS", KEY_FLOAT, detect_s, 0.02, 1e6, NULL, \
+      "silence after which a peer counts as lost")
 /* clang-format on */
 
 #endif

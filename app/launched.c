@@ -186,7 +186,10 @@ static sn_status work(sn_boot *boot, sn_job_spec *spec, const char *run_dir, boo
     sn_calibration *calibration = find_calibration(&spec->job, rank == 0);
     if (rank == 0 && sn_run_calibrated(run, calibration) < 0)
         sn_log(SN_LOG_WARN, "%s, going on without it", sn_errmsg());
-    sn_net_opts net = {.host_name = host, .page = page, .deadline = sn_now() + 60 * SN_SEC};
+    sn_net_opts net = {.host_name = host,
+                       .page = page,
+                       .detect_ns = (sn_time) (spec->job.detect_s * SN_SEC),
+                       .deadline = sn_now() + 60 * SN_SEC};
     sn_train_opts opts = {.job = &spec->job,
                           .topo = *topo,
                           .model = calibration ? &calibration->model : NULL,
@@ -233,7 +236,7 @@ static int say_failed(int rank, sn_status status, bool started)
     return speaks ? sn_exit_with("train", status) : sn_exit_code(status);
 }
 
-/* The launcher's end is ours: nobody would be left to stop us, or to hear us. What is saved stays. */
+/* The end of the launcher is ours: nobody is left to stop us or to hear us. What is saved stays. */
 static void die_with_launcher(void)
 {
     prctl(PR_SET_PDEATHSIG, SIGKILL);

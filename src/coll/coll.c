@@ -4,6 +4,7 @@
 #include "coll/coll_private.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,34 @@ static sn_status open_segment(sn_coll *c, const sn_coll_opts *opts)
     return SN_OK;
 }
 
+typedef struct outcome { /* how opening went on a rank */
+    int32_t status;
+    char text[500];
+} outcome;
+
+/* All open or none does: a host that lacks memory is everybody's failure, with its sentence. */
+static sn_status agree(sn_coll *c, sn_status status, sn_time deadline)
+{
+    outcome mine = {.status = status}, *all = sn_alloc((size_t) c->world * sizeof(*all));
+    int *members = sn_alloc((size_t) c->world * sizeof(int));
+    if (status < 0)
+        snprintf(mine.text, sizeof(mine.text), "%s", sn_errmsg());
+    for (int r = 0; r < c->world; r++)
+        members[r] = r;
+    sn_status gathered =
+        sn_net_gather(c->net, members, c->world, &mine, sizeof(mine), deadline, all);
+    for (int r = 0; r < c->world && status == SN_OK && gathered == SN_OK; r++) {
+        if (all[r].status < 0)
+            status = sn_fail((sn_status) all[r].status, "%.*s", (int) sizeof(all[r].text) - 1,
+                             all[r].text);
+    }
+    if (mine.status < 0) /* what the gather said matters less */
+        sn_fail(status, "%s", mine.text);
+    free(members);
+    free(all);
+    return status < 0 ? status : gathered;
+}
+
 sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
 {
     uint64_t stage = opts->stage_bytes > 0 ? opts->stage_bytes : STAGE_DEFAULT;
@@ -90,6 +119,8 @@ sn_status sn_coll_open(sn_net *net, const sn_coll_opts *opts, sn_coll **ret)
     sn_status status = opts->threads ? coll_threads_open(c) : SN_OK;
     if (status == SN_OK)
         status = open_segment(c, opts);
+    if (sn_net_hosts(net) > 1)
+        status = agree(c, status, opts->deadline);
     if (status == SN_OK)
         status = coll_news_open(c);
     if (status < 0) {

@@ -158,26 +158,29 @@ static void find_members(sn_coll_group *g, const int *members)
     }
 }
 
-/* The place of member i among those of its host. */
-static int place_on_host(const sn_coll_group *g, int i)
+/* Members of member i's host before it, and all of them. */
+static int place_on_host(const sn_coll_group *g, int i, int *ret_of)
 {
-    int n = 0;
-    for (int k = 0; k < i; k++)
-        n += g->member[k].host == g->member[i].host;
-    return n;
+    int before = 0, of = 0;
+    for (int k = 0; k < g->size; k++) {
+        bool same = g->member[k].host == g->member[i].host;
+        before += same && k < i;
+        of += same;
+    }
+    *ret_of = of;
+    return before;
 }
 
-/* My partners: the members with my place on their hosts, if every host has that place. */
+/* My partners: on each other host those with my place there, counted modulo the smaller of the two
+ * hosts. So every member has one on every other host, and learns of any difference. */
 static void find_partners(sn_coll_group *g)
 {
-    int mine = place_on_host(g, g->me), hosts = 0;
+    int mine_of, mine = place_on_host(g, g->me, &mine_of);
     for (int i = 0; i < g->size; i++) {
-        hosts += place_on_host(g, i) == 0;
-        if (i != g->me && place_on_host(g, i) == mine)
+        int of, place = place_on_host(g, i, &of), least = SN_MIN(of, mine_of);
+        if (g->member[i].host != g->member[g->me].host && place % least == mine % least)
             g->partner_member[g->partners++] = i;
     }
-    if (g->partners < hosts - 1) /* some host has too few: my host's other members speak for me */
-        g->partners = 0;
 }
 
 static void window_new(sn_coll_group *g, coll_window *w)

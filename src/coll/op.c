@@ -165,8 +165,10 @@ static bool slot_free(sn_coll_req *r)
     if (r->seq <= g->others_done + COLL_WINDOW)
         return true;
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < g->locals; i++)
-        least = SN_MIN(least, coll_load(&g->member[g->local[i]].block->done_seq));
+    for (int i = 0; i < g->locals; i++) {
+        uint64_t done = coll_load(&g->member[g->local[i]].block->done_seq);
+        least = SN_MIN(least, done); /* read once: it may grow meanwhile */
+    }
     g->others_done = SN_MAX(g->others_done, least);
     return r->seq <= least || r->seq - least <= COLL_WINDOW;
 }

@@ -73,8 +73,26 @@ static void set_state(coll_mail *m, coll_mail_state s)
 
 static sn_status sizes_differ(const sn_coll_req *r, uint64_t theirs)
 {
-    return sn_fail(SN_EMISMATCH, "this side has %llu bytes, the other %llu",
-                   (unsigned long long) r->bytes, (unsigned long long) theirs);
+    const sn_net *net = r->coll->net;
+    bool sends = r->kind == COLL_REQ_SEND;
+    int from = sends ? r->coll->rank : r->peer, to = sends ? r->peer : r->coll->rank;
+    return sn_fail(SN_EMISMATCH,
+                   "message with tag %u: rank %d (%s) sends %llu bytes, but rank %d (%s) receives "
+                   "%llu",
+                   r->tag, from, sn_net_host_name(net, from),
+                   (unsigned long long) (sends ? r->bytes : theirs), to, sn_net_host_name(net, to),
+                   (unsigned long long) (sends ? theirs : r->bytes));
+}
+
+/* An older one of the same kind, peer and tag that has not begun: it comes first. */
+static bool older_waits(const sn_coll_req *r)
+{
+    for (const sn_coll_req *q = r->coll->active; q != NULL && q != r; q = q->next)
+        if (q->kind == r->kind && q->peer == r->peer && q->tag == r->tag &&
+            (q->making != NULL) == (r->making != NULL) && q->status == SN_PENDING &&
+            q->mail == NULL && q->net == NULL)
+            return true;
+    return false;
 }
 
 /* ---- sending ---- */
@@ -209,8 +227,8 @@ static sn_status recv_match(sn_coll_req *r, bool *moved)
 static uint64_t readable(const sn_coll_req *r, uint64_t *ret_at)
 {
     const coll_mail *m = r->mail;
-    uint64_t some = SN_MIN(coll_load(&m->avail), r->bytes) - m->taken;
-    some = SN_MIN(some, (uint64_t) COLL_PIECE);
+    uint64_t some = coll_load(&m->avail) - m->taken;
+    some = SN_MIN(some, SN_MIN(r->bytes - m->taken, (uint64_t) COLL_PIECE));
     *ret_at = m->at + m->taken;
     if (m->staged) {
         some = SN_MIN(some, COLL_REGION - m->taken % COLL_REGION);
@@ -302,6 +320,8 @@ static sn_status net_advance(sn_coll_req *r, bool *moved)
 
 sn_status coll_p2p_advance(sn_coll_req *r, bool *moved)
 {
+    if (r->mail == NULL && r->net == NULL && older_waits(r))
+        return SN_PENDING;
     switch (r->kind) {
     case COLL_REQ_SEND:
         return send_advance(r, moved);

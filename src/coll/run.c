@@ -147,8 +147,10 @@ static sn_status check_places(const sn_coll_req *r, const coll_run *run)
 static void note_done(sn_coll_group *g, uint64_t seq)
 {
     uint64_t least = UINT64_MAX;
-    for (int i = 0; i < g->locals; i++)
-        least = SN_MIN(least, coll_slot_of(g->member[g->local[i]].block, seq)->done);
+    for (int i = 0; i < g->locals; i++) {
+        uint64_t done = coll_load(&coll_slot_of(g->member[g->local[i]].block, seq)->done);
+        least = SN_MIN(least, done);
+    }
     g->others_done = SN_MAX(g->others_done, least);
 }
 

@@ -79,9 +79,9 @@ static sn_status check_host(const sn_segment *seg, const wish *wishes, int i)
                        sn_fmt_bytes(asked, (double) sum), sn_fmt_bytes(there, (double) available));
     if (sum > wishes[i].map_max)
         return sn_fail(SN_ENOMEM,
-                       "the segment's parts on %s need %s of address space, its limit is %s "
-                       "(ulimit -v)",
-                       host, sn_fmt_bytes(asked, (double) sum),
+                       "the segment's parts on %s need %s of address space, the limit of rank %d "
+                       "(%s) is %s (ulimit -v)",
+                       host, sn_fmt_bytes(asked, (double) sum), seg->parts[i].rank, host,
                        sn_fmt_bytes(there, (double) wishes[i].map_max));
     if (mapped_bytes(wishes[i].bytes) > wishes[i].file_max)
         return sn_fail(SN_ENOMEM, "rank %d (%s) asks for %s, its file size limit is %s (ulimit -f)",

@@ -78,7 +78,8 @@ sn_status sn_gmem_turn(sn_net *net, int *turn, const sn_gmem_watch *watch, int n
         SN_PAUSE();
         return SN_OK;
     }
-    sn_net_progress(net);
+    if (sn_net_progress(net)) /* who sends once may send again at once */
+        *turn = SPINS;
     sn_time now = sn_now();
     if (now >= deadline)
         return sn_fail(SN_ETIME, "no signal before the deadline");

@@ -3,13 +3,14 @@
  * A rank's life, as its host mates see it: a robust mutex in a shared page, held from open to
  * close. The kernel marks it when the holder dies, before it tears the process's memory down, so
  * the news does not wait for gigabytes to be freed as a closing socket or a pidfd does; and looking
- * at it is a few loads and one compare-and-swap, no system call. */
+ * at it is a load or two. */
 #include "net/net_private.h"
 
 #include "os/os.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -127,18 +128,17 @@ void net_life_tell(net_life *life, int dead, const char *how)
     __atomic_store_n(&life->dead, dead + 1, __ATOMIC_RELEASE);
 }
 
-/* The state of its holder; when it left, because of whom. */
-static net_peer_state look(net_life *life, int *ret_culprit)
+/* The state of its holder; when it left, because of whom. The lock's word, which is its owner's
+ * thread id, is what the kernel marks; reading it is all there is to do, so it is never taken. */
+static net_peer_state look(const net_life *life, int *ret_culprit)
 {
-    int code = pthread_mutex_trylock(&life->held);
-    if (code == EBUSY || code == EAGAIN)
+    uint32_t word = (uint32_t) __atomic_load_n(&life->held.__data.__lock, __ATOMIC_ACQUIRE);
+    if (word & FUTEX_TID_MASK)
         return NET_FINE;
-    bool left = __atomic_load_n(&life->left, __ATOMIC_ACQUIRE);
-    if (code == 0 || code == EOWNERDEAD)
-        pthread_mutex_unlock(&life->held); /* a dead owner's becomes "not recoverable": dead too */
-    if (left)
-        *ret_culprit = life->culprit;
-    return left ? NET_LEFT : NET_DEAD;
+    if (!__atomic_load_n(&life->left, __ATOMIC_ACQUIRE))
+        return NET_DEAD;
+    *ret_culprit = life->culprit;
+    return NET_LEFT;
 }
 
 /* What my host mate found out about others; of me it may think what it likes. */
@@ -175,17 +175,13 @@ sn_status sn_net_look(sn_net *net)
 
 /* ---- who is silent? ---- */
 
-/* The letter of a process's state, 0 when it cannot be seen. Without stdio, which allocates: see
- * beat.c. */
+/* The letter of a process's state, 0 when it cannot be seen. */
 static char process_state(int pid)
 {
-    char path[64], line[512];
+    char path[64], line[512] = "";
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    int fd = pid > 0 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-    ssize_t n = fd >= 0 ? read(fd, line, sizeof line - 1) : -1;
-    if (fd >= 0)
-        close(fd);
-    line[SN_MAX(n, 0)] = 0;
+    if (pid > 0)
+        net_read_small(path, line, sizeof line);
     const char *end = strrchr(line, ')'); /* of the name, which may have anything in it */
     return end && end[1] == ' ' ? end[2] : 0;
 }
@@ -211,9 +207,10 @@ void net_life_judge(sn_net *net, sn_time gap)
         if (!p->life || net_state(net, r) != NET_FINE)
             continue;
         uint64_t beat = __atomic_load_n(&p->life->beat, __ATOMIC_ACQUIRE);
-        p->silent = beat == p->beat ? p->silent + gap : 0;
-        p->beat = beat;
-        if (p->silent >= net->detect - 2 * net->tick && has_failed(net, r, p->silent))
-            net_dead(net, r, "stopped answering for %lld ms", (long long) (p->silent / SN_MS));
+        net_ear *ear = &net->beat->ear[r];
+        ear->silent = beat == ear->beat ? ear->silent + gap : 0;
+        ear->beat = beat;
+        if (ear->silent >= net->detect - 2 * net->tick && has_failed(net, r, ear->silent))
+            net_dead(net, r, "stopped answering for %lld ms", (long long) (ear->silent / SN_MS));
     }
 }

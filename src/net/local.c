@@ -154,6 +154,7 @@ static int take_fd(struct msghdr *m)
     return kept;
 }
 
+/* A rank that gave up one exchange because somebody died is in the next: the death is the news. */
 static sn_status check_local(const sn_net *net, int rank, const local_head *want, ssize_t got,
                              const local_head *head)
 {
@@ -161,14 +162,15 @@ static sn_status check_local(const sn_net *net, int rank, const local_head *want
     if ((size_t) got < sizeof *head || head->magic != LOCAL_MAGIC ||
         head->rank != (uint32_t) rank || (size_t) got != sizeof *head + head->bytes)
         return sn_fail(SN_ECORRUPT, "rank %d (%s) sent a malformed message", rank, host);
-    if (head->what != want->what || head->bytes != want->bytes || head->has_fd != want->has_fd)
-        return sn_fail(SN_EMISMATCH,
-                       "rank %d (%s) is in another exchange (%u bytes%s) than rank %d (%s) "
-                       "(%u bytes%s)",
-                       rank, host, head->bytes, head->has_fd ? ", a descriptor" : "", net->rank,
-                       sn_net_host_name(net, net->rank), want->bytes,
-                       want->has_fd ? ", a descriptor" : "");
-    return SN_OK;
+    if (head->what == want->what && head->bytes == want->bytes && head->has_fd == want->has_fd)
+        return SN_OK;
+    SN_TRY(sn_net_alive(net));
+    return sn_fail(SN_EMISMATCH,
+                   "rank %d (%s) is in another exchange (%u bytes%s) than rank %d (%s) "
+                   "(%u bytes%s)",
+                   rank, host, head->bytes, head->has_fd ? ", a descriptor" : "", net->rank,
+                   sn_net_host_name(net, net->rank), want->bytes,
+                   want->has_fd ? ", a descriptor" : "");
 }
 
 static sn_status recv_packet(sn_net *net, int rank, struct msghdr *m, sn_time deadline,

@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPINS 8    /* idle looks before the first yield */
-#define YIELDS 150 /* idle looks with a yield before the first sleep */
+#define CANCEL_NS (50 * SN_MS) /* for what is under way to end */
+#define SPINS 8                /* idle looks before the first yield */
+#define YIELDS 150             /* idle looks with a yield before the first sleep */
 
 static void give_back(sn_net_req *req)
 {
@@ -254,7 +255,7 @@ void sn_net_cancel(sn_net *net, sn_net_req *req)
         wire_revoke_send(wire, req);
     /* What is on its way cannot be recalled, and the buffer is the caller's again when this
      * returns: give it a moment to end, else give up the connection. */
-    for (sn_time limit = sn_now() + 20 * SN_MS; !req->done && sn_now() < limit; sched_yield())
+    for (sn_time limit = sn_now() + CANCEL_NS; !req->done && sn_now() < limit; sched_yield())
         net_wire_progress(wire);
     if (!req->done)
         sn_net_peer_failed(net, req->peer, "a message could not be cancelled");

@@ -274,7 +274,8 @@ void sn_net_close(sn_net *net)
     net_wire_close(net->wire);
     net_beat_stop(net);
     net_pulse_bye(net);
-    net_pulse_free(net->pulse);
+    net_pulse_close(net->pulse);
+    net_den_close(&net->den);
     net_life_leave(net->life, net_culprit(net));
     for (int r = 0; r < net->world; r++) {
         net_life_unmap(net->peers[r].life);
@@ -454,10 +455,10 @@ bool sn_net_left(const sn_net *net, int rank)
 
 /* A look at the sockets is a system call. While no request is open it serves only what nobody waits
  * for yet (messages that come early, news of peers), so one call in eight does it. */
-void sn_net_progress(sn_net *net)
+bool sn_net_progress(sn_net *net)
 {
-    if (net->wire && (net_wire_pending(net->wire) || (net->idle++ & 7) == 0))
-        net_wire_progress(net->wire);
+    return net->wire && (net_wire_pending(net->wire) || (net->idle++ & 7) == 0) &&
+           net_wire_progress(net->wire);
 }
 
 int sn_net_pending(const sn_net *net)

@@ -13,7 +13,7 @@
  *  1. Every wait takes an absolute deadline (CLOCK_MONOTONIC, sn_now of os) and fails with a
  *     sentence that names rank, host, operation and sequence number or tag.
  *  2. Two ranks are on one host when boot id, IPC and network namespace and the host's name are
- *     equal. Ranks on different hosts never share memory; bytes between them go over UCX (tcp).
+ *     equal. Ranks on different hosts never share memory; bytes between them go over UCX.
  *  3. A dead peer completes every pending request to or from it with SN_EPEER; later requests fail
  *     at once.
  *  4. One thread (the worker's) uses a net; only the heartbeat thread runs beside it. The thread
@@ -121,13 +121,13 @@ sn_status sn_net_test(sn_net *net, sn_net_req *req);
 sn_status sn_net_wait(sn_net *net, sn_net_req *req, sn_time deadline, const char *what);
 /* Completes it now, one way or the other, and frees it: the buffer is the caller's again. A large
  * message that the peer has not begun to take is thrown away there, if the peer drives progress and
- * no older one with its tag waits. What is under way and does not end within 20 ms costs the
+ * no older one with its tag waits. What is under way and does not end within 50 ms costs the
  * connection: the peer counts as failed. */
 void sn_net_cancel(sn_net *net, sn_net_req *req);
 
-/* Drive everything a little. With no request pending it looks at the sockets in one call of eight
- * (20 ns a call); with some in each (a system call, 0.2 µs). */
-void sn_net_progress(sn_net *net);
+/* Drive everything a little; true when something moved. With no request pending it looks at the
+ * sockets in one call of eight (20 ns a call); with some in each (a system call, 0.2 µs). */
+bool sn_net_progress(sn_net *net);
 int sn_net_pending(const sn_net *net); /* requests that callers hold, answers they expect */
 /* Sleep until something arrives from another host, or `until`. */
 void sn_net_sleep(sn_net *net, sn_time until);
@@ -139,7 +139,7 @@ void sn_net_sleep(sn_net *net, sn_time until);
  * loads. */
 sn_status sn_net_alive(const sn_net *net);
 /* The same after a look at every rank of my host (10 ns each): notices a death at once, where
- * sn_net_alive learns it from the heartbeat thread up to 20 ms later. For before each sleep. */
+ * sn_net_alive learns it from the heartbeat thread up to 10 ms later. For before each sleep. */
 sn_status sn_net_look(sn_net *net);
 void sn_net_peer_failed(sn_net *net, int rank, const char *how); /* a layer above found out */
 /* It said goodbye: in good order, or because of another's failure. A rank of my host is known to

@@ -4,7 +4,7 @@
  *
  *   net.c    opening: who is where; verdicts about peers; closing
  *   life.c   in a host: death notice through a robust mutex in shared memory, beats, verdicts
- *   beat.c   the heartbeat thread; pulse.c heartbeats between hosts
+ *   beat.c   the heartbeat thread, in memory of its own (den.c); pulse.c heartbeats between hosts
  *   local.c  sockets between the ranks of a host: descriptors and small blobs
  *   wire.c   messages across hosts; ucx.c loads UCX and holds its table of functions
  *   iface.c  which network interface UCX should use
@@ -18,7 +18,6 @@
 #include "net/net.h"
 
 #include <pthread.h>
-#include <semaphore.h>
 
 #define NET_NAME_MAX 32
 #define NET_HOW_MAX 96
@@ -40,10 +39,33 @@ typedef struct net_peer {
     net_life *life;        /* its life, mapped; NULL on other hosts */
     uint32_t state;        /* net_peer_state, atomic */
     char how[NET_HOW_MAX]; /* "died: …", "stopped …"; written before `state` becomes NET_DEAD */
-
-    uint64_t beat;  /* of its life, when last looked at; the heartbeat thread's, as the next */
-    sn_time silent; /* how long that has not changed */
 } net_peer;
+
+typedef struct net_den { /* memory of the heartbeat thread */
+    char *at, *stack;
+    size_t bytes, room, own, used; /* room: to be written; own: not for children */
+} net_den;
+
+typedef struct net_ear { /* how a host mate's life sounds */
+    uint64_t beat;       /* when last looked at */
+    sn_time silent;      /* how long that has not changed */
+} net_ear;
+
+typedef struct net_served { /* how the heartbeat thread is served */
+    sn_time late[2], since; /* at worst, in this second and the last; when this one began */
+    sn_time urged;          /* when it last needed to be first */
+    bool first, refused;    /* before all ordinary threads, may not be */
+    bool kept;              /* it was made so by the program */
+} net_served;
+
+typedef struct net_beat { /* what the heartbeat thread writes */
+    pthread_t thread;
+    bool running;
+    int quit; /* an eventfd */
+    sn_time started;
+    net_served served;
+    net_ear *ear; /* [world] */
+} net_beat;
 
 struct sn_net {
     int rank, world, hosts;
@@ -57,14 +79,11 @@ struct sn_net {
     net_wire *wire;          /* NULL when everybody is on my host */
     uint32_t idle;           /* calls of sn_net_progress with nothing pending */
 
-    pthread_t beat;
-    bool beating;
-    bool watching; /* peers[].life may be looked at; atomic */
-    sem_t quit;
-    sn_time detect, tick;        /* bound of silence, 0 off; between two beats */
-    sn_time late[2], late_since; /* the heartbeat thread's: how late, in this second and the last */
-    bool hurried;                /* it is served before all ordinary threads */
-    net_pulse *pulse;            /* NULL until heartbeats to other hosts can start; atomic */
+    net_den den;
+    net_beat *beat;       /* in the den */
+    sn_time detect, tick; /* bound of silence, 0 off; between two beats */
+    bool watching;        /* peers[].life may be looked at; atomic */
+    net_pulse *pulse;     /* NULL until heartbeats to other hosts can start; atomic */
 };
 
 /* ---- verdicts (net.c) ---- */
@@ -100,14 +119,29 @@ void net_life_tell(net_life *life, int dead, const char *how);
 void net_look_around(sn_net *net);             /* note news of all ranks on my host */
 void net_life_judge(sn_net *net, sn_time gap); /* the heartbeat thread: who is silent? */
 
+/* ---- den.c: memory that a fork does not hold up ---- */
+sn_status net_den_open(net_den *den, size_t bytes);
+void *net_den_alloc(net_den *den, size_t bytes); /* zeroed */
+int net_den_thread(net_den *den, pthread_attr_t *attr, void *(*run)(void *), void *ctx,
+                   pthread_t *ret);
+/* Run on the part of the stack that is not for children. */
+void net_den_descend(const net_den *den, void (*run)(void *), void *ctx);
+void net_den_close(net_den *den);
+
 /* ---- beat.c ---- */
 sn_status net_beat_start(sn_net *net);
 void net_beat_stop(sn_net *net);
-/* How late this thread was served at worst, lately. The heartbeat thread's only, as the next. */
-sn_time net_beat_late(const sn_net *net);
+
+/* ---- served.c: how soon it is served; all but start are the heartbeat thread's ---- */
+int net_served_start(sn_net *net, void *(*run)(void *), pthread_t *ret); /* 0 or an errno */
+void net_served_begin(net_served *s, sn_time started);
+void net_served_note(net_served *s, sn_time late, sn_time now);
+sn_time net_served_late(const sn_net *net); /* at worst, lately */
 /* After so much silence a peer has failed: a little less than the bound, which is from its end to
  * everybody's knowledge; more where it or I was late. */
 sn_time net_silence_max(const sn_net *net, sn_time its_late);
+/* A small file, ended by a NUL, without the library's wait points; how much was read. */
+size_t net_read_small(const char *path, char *out, size_t room);
 
 /* ---- pulse.c: heartbeats between hosts ---- */
 typedef struct net_pulse_card { /* travels with the UCX address */
@@ -115,14 +149,16 @@ typedef struct net_pulse_card { /* travels with the UCX address */
     net_address address;        /* family 0: I take none */
     uint16_t port;              /* in network order */
 } net_pulse_card;
-sn_status net_pulse_open(const net_address *address, net_pulse **ret, net_pulse_card *ret_card);
+size_t net_pulse_bytes(int world); /* of the den */
+sn_status net_pulse_open(sn_net *net, const net_address *address, net_pulse **ret,
+                         net_pulse_card *ret_card);
 /* Fills in whom to send to and whom to watch; from here on the heartbeat thread uses it. */
 void net_pulse_start(sn_net *net, net_pulse *pulse, const net_pulse_card *cards);
 void net_pulse_arm(sn_net *net);   /* all ranks run by now: silence from the start counts */
 void net_pulse_leave(sn_net *net); /* packets say from now on that I leave */
 void net_pulse_bye(sn_net *net);   /* a last time; the heartbeat thread has ended */
 void net_pulse_tick(sn_net *net, sn_time gap);
-void net_pulse_free(net_pulse *pulse); /* NULL is fine */
+void net_pulse_close(net_pulse *pulse); /* NULL is fine */
 
 /* ---- local.c ---- */
 typedef struct net_door { /* where a rank's host mates knock */
@@ -146,7 +182,7 @@ sn_status net_local_recv(sn_net *net, int rank, uint64_t what, void *data, size_
 sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
                         const sn_net_opts *opts);
 void net_wire_close(net_wire *wire);
-void net_wire_progress(net_wire *wire);
+bool net_wire_progress(net_wire *wire); /* whether something moved */
 void net_wire_sleep(net_wire *wire, sn_time until);
 void net_wire_drop(net_wire *wire, int rank); /* its pending requests complete with SN_EPEER */
 int net_wire_pending(const net_wire *wire);

@@ -16,10 +16,12 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <stdlib.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PULSE_MAGIC UINT32_C(0x534e5550) /* "SNUP" */
@@ -66,15 +68,21 @@ struct net_pulse {
 static sn_status failed(net_pulse *pulse, const char *what)
 {
     int code = errno;
-    net_pulse_free(pulse);
+    net_pulse_close(pulse);
     return sn_fail(SN_EIO, "cannot %s for heartbeats between hosts: %s", what, strerror(code));
 }
 
-sn_status net_pulse_open(const net_address *address, net_pulse **ret, net_pulse_card *ret_card)
+size_t net_pulse_bytes(int world)
+{
+    return sizeof(net_pulse) + (size_t) world * (sizeof(pulse_target) + sizeof(pulse_watch)) + 256;
+}
+
+sn_status net_pulse_open(sn_net *net, const net_address *address, net_pulse **ret,
+                         net_pulse_card *ret_card)
 {
     struct sockaddr_storage at;
     socklen_t bytes = net_address_socket(address, 0, &at);
-    net_pulse *pulse = sn_alloc(sizeof *pulse);
+    net_pulse *pulse = net_den_alloc(&net->den, sizeof *pulse);
     pulse->sock = socket(at.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (getrandom(&pulse->token, sizeof pulse->token, 0) != sizeof pulse->token)
         return failed(pulse, "draw a token");
@@ -89,15 +97,10 @@ sn_status net_pulse_open(const net_address *address, net_pulse **ret, net_pulse_
     return SN_OK;
 }
 
-void net_pulse_free(net_pulse *pulse)
+void net_pulse_close(net_pulse *pulse)
 {
-    if (!pulse)
-        return;
-    if (pulse->sock >= 0)
+    if (pulse && pulse->sock >= 0)
         close(pulse->sock);
-    free(pulse->target);
-    free(pulse->watch);
-    free(pulse);
 }
 
 /* The place of a rank on its host, and how many are there. */
@@ -117,8 +120,8 @@ void net_pulse_start(sn_net *net, net_pulse *pulse, const net_pulse_card *cards)
 {
     int mates, there;
     int me = place(net, net->rank, &mates);
-    pulse->target = sn_alloc((size_t) net->world * sizeof *pulse->target);
-    pulse->watch = sn_alloc((size_t) net->world * sizeof *pulse->watch);
+    pulse->target = net_den_alloc(&net->den, (size_t) net->world * sizeof *pulse->target);
+    pulse->watch = net_den_alloc(&net->den, (size_t) net->world * sizeof *pulse->watch);
     for (int r = 0; r < net->world; r++) {
         if (net->peers[r].host == net->peers[net->rank].host || !cards[r].address.family)
             continue;
@@ -151,7 +154,7 @@ void net_pulse_leave(sn_net *net)
 static void send_all(const sn_net *net, net_pulse *pulse)
 {
     pulse_packet p = {.magic = PULSE_MAGIC, .from = net->rank, .number = ++pulse->number};
-    p.late = net_beat_late(net);
+    p.late = net_served_late(net);
     p.leaving = __atomic_load_n(&pulse->leaving, __ATOMIC_ACQUIRE);
     p.dead = __atomic_load_n(&net->dead, __ATOMIC_ACQUIRE);
     if (p.dead >= 0)
@@ -159,8 +162,7 @@ static void send_all(const sn_net *net, net_pulse *pulse)
     for (int i = 0; i < pulse->targets; i++) {
         const pulse_target *t = &pulse->target[i];
         p.token = t->token; /* a packet that cannot be sent is one that was lost */
-        sendto(pulse->sock, &p, sizeof p, MSG_NOSIGNAL, (const struct sockaddr *) &t->address,
-               t->bytes);
+        syscall(SYS_sendto, pulse->sock, &p, sizeof p, MSG_NOSIGNAL, &t->address, t->bytes);
     }
 }
 
@@ -190,9 +192,10 @@ static void receive_all(sn_net *net, net_pulse *pulse)
 {
     pulse_packet p;
     for (int i = 0; i < PACKETS_MAX; i++) {
-        ssize_t n = recv(pulse->sock, &p, sizeof p, 0);
-        if (n < 0 && errno == EAGAIN)
+        struct pollfd ready = {.fd = pulse->sock, .events = POLLIN};
+        if (syscall(SYS_ppoll, &ready, 1, &(struct timespec){0}, NULL, 0) <= 0)
             return;
+        ssize_t n = syscall(SYS_recvfrom, pulse->sock, &p, sizeof p, 0, NULL, NULL);
         if (n == sizeof p && p.magic == PULSE_MAGIC && p.token == pulse->token && p.from >= 0 &&
             p.from < net->world)
             hear(net, pulse, &p); /* an error is one that a packet of mine met: it is for nobody */

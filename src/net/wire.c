@@ -126,11 +126,12 @@ static void settle(net_wire *wire)
     }
 }
 
-void net_wire_progress(net_wire *wire)
+bool net_wire_progress(net_wire *wire)
 {
-    wire->u.ucp_worker_progress(wire->worker);
+    bool moved = wire->u.ucp_worker_progress(wire->worker) != 0;
     if (wire->event || __atomic_load_n(&wire->net->news, __ATOMIC_RELAXED))
         settle(wire);
+    return moved;
 }
 
 void net_wire_sleep(net_wire *wire, sn_time until)
@@ -313,14 +314,14 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
     net_pulse_card card = {0};
     sn_status started = start_worker(wire, address, opts);
     if (started >= 0 && net->detect)
-        started = net_pulse_open(address, &pulse, &card);
+        started = net_pulse_open(net, address, &pulse, &card);
     const void *const *blobs;
     const size_t *bytes;
     sn_status status = publish(wire, boot, started, &card, opts->deadline, &blobs, &bytes);
     if (status >= 0)
         status = check_cards(net, blobs, bytes);
     if (status < 0 || !pulse)
-        net_pulse_free(pulse);
+        net_pulse_close(pulse);
     else
         start_pulse(wire, pulse, blobs);
     SN_TRY(status);

@@ -55,6 +55,7 @@ typedef struct sn_job {
     int64_t eval_samples; /* for the ones on the way; the last uses all held-out text */
     uint64_t memory_limit;
     double deadline_s; /* of any wait, 0: 30 */
+    double detect_s;   /* silence after which a peer counts as lost: for sn_net_opts, 0: 0.1 */
 } sn_job;
 
 /* of step 0, 1, …; step `steps`-1 gets lr_min (about) */

@@ -29,7 +29,7 @@ def end(process, workers):
 
 @pytest.mark.parametrize('isolation', ISOLATIONS)
 def test_stopped_worker_is_named(isolation, tiny, tmp_path):
-    p = start('train', *tiny, *FOUR, '--steps', '100000', '--isolation', isolation, '--run', tmp_path / 'r', cwd=tmp_path)
+    p = start('train', *tiny, *FOUR, '--steps', '100000', '--detection', '60', '--isolation', isolation, '--run', tmp_path / 'r', cwd=tmp_path)
     workers = {}
     try:
         wait_for(lambda: step_count(tmp_path / 'r') >= 5)

@@ -142,10 +142,10 @@ static int exchange(sn_boot *boot, int rank, int host, void *ctx)
 
 static void test_exchange_of_nothing(void **state)
 {
-    static const int two[] = {0, 0}, three[] = {0, 1, 2}, six[] = {0, 1, 2, 0, 1, 2};
+    static const int two[] = {0, 0}, three[] = {0, 1, 2}, eight[] = {0, 1, 2, 0, 1, 2, 0, 1};
     WORLD(two, exchange);
     WORLD(three, exchange);
-    WORLD(six, exchange);
+    WORLD(eight, exchange);
 }
 
 /* ---- F2: overlaps ---- */

@@ -14,6 +14,7 @@ typedef struct death {
     int victim, second; /* second: -1, or dies 2 ms later */
     sn_time after;      /* from when everybody is ready */
     uint64_t seed;
+    uint32_t ready;           /* ranks that have left the barrier before it */
     sn_time died;             /* when the timer fires */
     sn_time told[CASES_MANY]; /* when the failure was returned, per rank */
 } death;
@@ -38,6 +39,13 @@ static bool names_victim(const death *d, const world *w)
             return true;
     }
     return false;
+}
+
+/* Nobody dies before all have left the barrier, which they do one by one. */
+static bool everybody_ready(death *d, const world *w)
+{
+    case_done(&d->ready);
+    return case_await(&d->ready, w->size);
 }
 
 static void arm(death *d, int rank)
@@ -65,6 +73,7 @@ static int in_collective(sn_boot *boot, int rank, int host, void *ctx)
     RANK_OK(sn_coll_alloc(w.c, bytes, (void **) &out));
     sn_coll_call call = {.op = d->op, .count = d->count, .in = in, .out = out};
     RANK_OK(world_barrier(&w));
+    RANK_CHECK(everybody_ready(d, &w));
     arm(d, rank);
     do
         status = sn_coll_run(w.all, &call, soon());
@@ -179,6 +188,7 @@ static int under_load(sn_boot *boot, int rank, int host, void *ctx)
         return 1;
     RANK_OK(sn_coll_alloc(w.c, 2 * ROUND * ROOM, (void **) &arena));
     RANK_OK(world_barrier(&w));
+    RANK_CHECK(everybody_ready(d, &w));
     arm(d, rank);
     for (uint64_t k = 0; status == SN_OK; k += ROUND) {
         sn_coll_req *req[ROUND * 2] = {0};
@@ -258,6 +268,7 @@ static int chain(sn_boot *boot, int rank, int host, void *ctx)
             RANK_OK(sn_coll_group_create(w.c, name, pair, 2, soon(), rank == i ? &right : &left));
     }
     RANK_OK(world_barrier(&w));
+    RANK_CHECK(everybody_ready(d, &w));
     arm(d, rank);
     sn_coll_call c = {.op = SN_ALL_REDUCE, .count = 1, .in = &x, .out = &y};
     while (status == SN_OK && left != right) {

@@ -93,7 +93,7 @@ static void draw_mails(crowd *c, uint64_t round)
         task *t = new_task(c);
         t->sends = c->w.rank == from;
         t->peer = t->sends ? to : from;
-        t->tag = (uint32_t) k;
+        t->tag = (uint32_t) case_draw(seed, 0, 2, 2);
         t->bytes = (size_t) (case_draw(seed, 0, 3, 4) ? case_draw(seed, 0, 4, 200) : MOST);
         for (size_t i = 0; i < t->bytes && t->sends; i++)
             t->in[i] = (unsigned char) sn_hash64(seed, 5, i);
@@ -205,8 +205,80 @@ static void test_overlapping_groups(void **state)
     run(mixed, 5, 25);
 }
 
+/* ---- messages of a pair with one tag keep their order ---- */
+
+/* A receive that is posted while an older one still waits must not take the older one's message. */
+static int late_receive(sn_boot *boot, int rank, int host, void *ctx)
+{
+    int value[2] = {41, 42}, got[2] = {0};
+    sn_coll_req *r[2];
+    world w;
+    if (case_open(boot, host, 1 << 20, &w) != 0)
+        return 1;
+    if (rank == 1)
+        RANK_OK(sn_coll_recv(w.c, 0, 7, &got[0], sizeof(int), soon(), &r[0]));
+    case_done(ctx);
+    RANK_CHECK(case_await(ctx, 2));
+    for (int i = 0; i < 2 && rank == 0; i++)
+        RANK_OK(sn_coll_send(w.c, 1, 7, &value[i], sizeof(int), soon(), &r[i]));
+    for (int i = 0; i < 1000 && rank == 0; i++)
+        sn_coll_progress(w.c);
+    case_done(ctx);
+    RANK_CHECK(case_await(ctx, 4));
+    if (rank == 1)
+        RANK_OK(sn_coll_recv(w.c, 0, 7, &got[1], sizeof(int), soon(), &r[1]));
+    RANK_OK(sn_coll_wait(r[1]));
+    RANK_OK(sn_coll_wait(r[0]));
+    RANK_CHECK(rank == 0 || (got[0] == 41 && got[1] == 42));
+    RANK_OK(world_barrier(&w));
+    world_close(&w);
+    return 0;
+}
+
+/* A send that needs no staging must not overtake older ones that wait for room. */
+static int late_send(sn_boot *boot, int rank, int host, void *ctx)
+{
+    enum { N = 40, BYTES = 50000 };
+    sn_coll_req *r[N];
+    unsigned char *arena, *plain = malloc((size_t) N * BYTES);
+    world w;
+    if (case_open(boot, host, 4 << 20, &w) != 0)
+        return 1;
+    RANK_OK(sn_coll_alloc(w.c, (size_t) N * BYTES, (void **) &arena));
+    for (int i = 0; i < N; i++) {
+        unsigned char *at = (i % 4 == 3 ? arena : plain) + (size_t) i * BYTES;
+        memset(at, rank == 0 ? i + 1 : 0, BYTES);
+        RANK_OK(rank == 0 ? sn_coll_send(w.c, 1, 7, at, BYTES, soon(), &r[i])
+                          : sn_coll_recv(w.c, 0, 7, at, BYTES, soon(), &r[i]));
+    }
+    for (int i = 0; i < N; i++) {
+        unsigned char *at = (i % 4 == 3 ? arena : plain) + (size_t) i * BYTES;
+        RANK_OK(sn_coll_wait(r[i]));
+        if (at[0] != i + 1 || at[BYTES - 1] != i + 1) {
+            fprintf(stderr, "message %d came in place of message %d\n", at[0] - 1, i);
+            return 1;
+        }
+    }
+    RANK_OK(world_barrier(&w));
+    free(plain);
+    world_close(&w);
+    return 0;
+}
+
+static void test_messages_keep_their_order(void **state)
+{
+    static const int here[] = {0, 0}, far[] = {0, 1};
+    uint32_t *done = sn_ranks_shared(sizeof *done);
+    WORLD(far, late_send);
+    WORLD(here, late_send);
+    assert_int_equal(sn_ranks_run(2, far, late_receive, done, sn_now() + 30 * SN_SEC), 0);
+    *done = 0;
+    assert_int_equal(sn_ranks_run(2, here, late_receive, done, sn_now() + 30 * SN_SEC), 0);
+}
+
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_overlapping_groups),
+    cmocka_unit_test(test_messages_keep_their_order),
 };
 
 CASES_MAIN(tests)

@@ -188,7 +188,7 @@ static int rank_revoke(sn_boot *boot, int rank, int host, void *ctx)
     enum { LARGE = 4 << 20, ROUNDS = 10 };
     sn_net *net;
     sn_net_req *q[2];
-    int members[] = {0, 1}, both[2], before = 17, after = 19, in[2] = {0};
+    int members[] = {0, 1}, both[2], before = 17, after = 19, in[2] = {0}, *sent = ctx;
     char *data = calloc(1, LARGE);
     RANK_OK(sn_rank_open(boot, host, NULL, &net));
     for (int k = 0; k < ROUNDS; k++) {
@@ -206,8 +206,10 @@ static int rank_revoke(sn_boot *boot, int rank, int host, void *ctx)
             RANK_OK(sn_net_alive(net));
             RANK_OK(sn_net_send(net, 1, tag, &after, sizeof after, &q[0]));
             RANK_OK(sn_net_wait(net, q[0], SOON, "send"));
+            __atomic_store_n(sent, k + 1, __ATOMIC_RELEASE);
         }
-        RANK_OK(sn_net_gather(net, members, 2, &rank, sizeof rank, SOON, both));
+        while (rank == 1 && __atomic_load_n(sent, __ATOMIC_ACQUIRE) <= k)
+            sn_net_progress(net);
         if (rank == 1) {
             RANK_OK(sn_net_recv(net, 0, tag, &in[0], sizeof in[0], &q[0]));
             RANK_OK(sn_net_recv(net, 0, tag + 1, &in[1], sizeof in[1], &q[1]));
@@ -224,7 +226,7 @@ static int rank_revoke(sn_boot *boot, int rank, int host, void *ctx)
 
 static void test_revoke(void **state)
 {
-    assert_int_equal(sn_ranks_run(2, far, rank_revoke, NULL, SOON), 0);
+    assert_int_equal(sn_ranks_run(2, far, rank_revoke, sn_ranks_shared(sizeof(int)), SOON), 0);
 }
 
 /* ---- waits end ---- */
@@ -614,6 +616,34 @@ static int rank_no_address(sn_boot *boot, int rank, int host, void *ctx)
     return 0;
 }
 
+static int rank_transports(sn_boot *boot, int rank, int host, void *ctx)
+{
+    sn_net *net;
+    sn_net_opts opts = {.host_name = rank ? "h1" : "h0", .transports = ctx, .deadline = SOON};
+    const char *words = strcmp(ctx, "rc") == 0 ? "no RDMA device is active" : "are known";
+    RANK_FAILS(sn_net_open(boot, &opts, &net), words[0] == 'n' ? SN_ENOTFOUND : SN_EINVAL, words);
+    return 0;
+}
+
+static int rank_tcp(sn_boot *boot, int rank, int host, void *ctx)
+{
+    sn_net *net;
+    sn_net_opts opts = {.host_name = rank ? "h1" : "h0", .transports = "tcp", .deadline = SOON};
+    RANK_OK(sn_net_open(boot, &opts, &net));
+    RANK_CHECK(strcmp(sn_net_transport(net), "tcp on lo") == 0);
+    sn_net_close(net);
+    return 0;
+}
+
+static void test_transports(void **state)
+{
+    assert_int_equal(sn_ranks_run(2, far, rank_transports, (char[]){"smoke"}, SOON), 0);
+    assert_int_equal(sn_ranks_run(2, far, rank_transports, (char[]){"tcp,rd"}, SOON), 0);
+    assert_int_equal(sn_ranks_run(2, far, rank_tcp, NULL, SOON), 0);
+    if (access("/sys/class/infiniband", F_OK) != 0)
+        assert_int_equal(sn_ranks_run(2, far, rank_transports, (char[]){"rc"}, SOON), 0);
+}
+
 static void test_no_address(void **state)
 {
     assert_int_equal(sn_ranks_run(2, far, rank_no_address, NULL, SOON), 0);
@@ -643,6 +673,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_measure),
         cmocka_unit_test(test_signals),
         cmocka_unit_test(test_no_address),
+        cmocka_unit_test(test_transports),
     };
     return sn_test_run(tests);
 }

@@ -160,6 +160,56 @@ static void test_suspended(void **state)
     assert_int_equal(sn_ranks_run(4, two_hosts, rank_suspended, s, SOON), 0);
 }
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FORKS_DETECT SN_SEC /* what a sanitizer writes beside our memory waits for a fork */
+#else
+#define FORKS_DETECT (20 * SN_MS)
+#endif
+
+/* A worker with much memory forks: the kernel copies its page tables for longer than the bound of
+ * the others' patience, and its beats go on. */
+static int rank_forks(sn_boot *boot, int rank, int host, void *ctx)
+{
+    enum { BYTES = 512 << 20 };
+    scene *s = ctx;
+    sn_net *net;
+    int all[] = {0, 1, 2, 3}, got[4];
+    RANK_OK(join(s, boot, rank, host, &net));
+    if (rank == 3) {
+        char *much = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        RANK_CHECK(much != MAP_FAILED);
+        madvise(much, BYTES, MADV_NOHUGEPAGE);
+        memset(much, 1, BYTES);
+    }
+    all_ready(s);
+    for (int k = 0; rank == 3 && k < 3; k++) {
+        sn_time began = sn_now();
+        pid_t child = fork();
+        if (child == 0)
+            _exit(0);
+        s->known[k] = sn_now() - began;
+        RANK_CHECK(waitpid(child, NULL, 0) == child);
+    }
+    if (rank == 3)
+        __atomic_store_n(&s->noticed, 1, __ATOMIC_RELEASE);
+    while (!__atomic_load_n(&s->noticed, __ATOMIC_ACQUIRE)) {
+        usleep(1000);
+        RANK_OK(sn_net_look(net));
+    }
+    RANK_OK(sn_net_gather(net, all, 4, &rank, sizeof rank, SOON, got));
+    sn_net_close(net);
+    return 0;
+}
+
+static void test_forks(void **state)
+{
+    scene *s = sn_ranks_shared(sizeof *s);
+    *s = (scene){.hosts = two_hosts, .world = 4, .detect = FORKS_DETECT};
+    assert_int_equal(sn_ranks_run(4, two_hosts, rank_forks, s, SOON), 0);
+    print_message("forks took %lld, %lld, %lld ms\n", (long long) (s->known[0] / SN_MS),
+                  (long long) (s->known[1] / SN_MS), (long long) (s->known[2] / SN_MS));
+}
+
 /* With detection off a stopped peer is not missed, and works again later. */
 static int rank_off(sn_boot *boot, int rank, int host, void *ctx)
 {
@@ -242,8 +292,10 @@ int main(int argc, char **argv)
 {
     sn_ranks_args(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_stop), cmocka_unit_test(test_kill),  cmocka_unit_test(test_suspended),
-        cmocka_unit_test(test_off),  cmocka_unit_test(test_bound), cmocka_unit_test(test_leaves),
+        cmocka_unit_test(test_stop),      cmocka_unit_test(test_kill),
+        cmocka_unit_test(test_suspended), cmocka_unit_test(test_forks),
+        cmocka_unit_test(test_off),       cmocka_unit_test(test_bound),
+        cmocka_unit_test(test_leaves),
     };
     return sn_test_run(tests);
 }
