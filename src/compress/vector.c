@@ -80,7 +80,7 @@ static bool wants_feedback(const sn_compress *z)
 }
 
 /* The pieces of all blocks; without segments the vector is one. */
-static sn_status open_pieces(sn_compress *z)
+static void open_pieces(sn_compress *z)
 {
     int n = z->g->map.n, segments = SN_MAX(1, z->opts.segments);
     z->segment = sn_alloc((size_t) segments * sizeof(*z->segment));
@@ -92,8 +92,6 @@ static sn_status open_pieces(sn_compress *z)
     z->first = sn_alloc((size_t) (n + 1) * sizeof(*z->first));
     z->piece = sn_alloc((size_t) (segments + n) * sizeof(*z->piece));
     compress_cut(&z->opts, z->size.block, n, z->first, z->piece);
-    SN_TRY(keep(z, z->size.block, &z->left));
-    return keep(z, z->size.block, &z->zeros);
 }
 
 static sn_status open_reduce(sn_compress *z)
@@ -150,6 +148,17 @@ static bool encodes(const sn_compress *z)
     return z->g->map.hosts > 1 && z->opts.codec.kind != SN_CODEC_NONE;
 }
 
+static sn_status open_blocks(sn_compress *z)
+{
+    open_pieces(z);
+    if (z->size.reduce_code)
+        SN_TRY(open_reduce(z));
+    if (z->size.gather_bytes)
+        SN_TRY(open_gather(z));
+    SN_TRY(keep(z, z->size.block, &z->left));
+    return keep(z, z->size.block, &z->zeros);
+}
+
 static sn_status open_parts(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
@@ -157,14 +166,7 @@ static sn_status open_parts(sn_compress *z)
     z->req = sn_alloc((size_t) z->requests * sizeof(sn_coll_req *));
     if (!encodes(z))
         return SN_OK;
-    if (z->opts.codec.kind == SN_CODEC_POWERSGD)
-        SN_TRY(open_lowrank(z));
-    else
-        SN_TRY(open_pieces(z));
-    if (z->size.reduce_code)
-        SN_TRY(open_reduce(z));
-    if (z->size.gather_bytes)
-        SN_TRY(open_gather(z));
+    SN_TRY(z->opts.codec.kind == SN_CODEC_POWERSGD ? open_lowrank(z) : open_blocks(z));
     compress_states_make(z);
     return SN_OK;
 }
