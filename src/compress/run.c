@@ -191,8 +191,10 @@ sn_status sn_compress_test(sn_compress *z)
         return test_direct(z);
     if (z->active && z->g->failed == SN_OK)
         sn_compress_progress(z->g);
-    if (z->g->failed != SN_OK && z->status != SN_OK)
+    if (z->g->failed != SN_OK && z->status != SN_OK) {
+        delist(z); /* it ends with the group, whichever call failed first */
         return broken(z->g);
+    }
     return z->status;
 }
 

@@ -5,18 +5,14 @@
  * auto: the fewest seconds for the bytes of a step between hosts, as they are or encoded. Coding
  * costs the card's time, so a link that is fast enough is left alone. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "os/os.h"
 #include "train/parts.h"
 
-#define AUTO_GRADIENTS "onebit" /* doc/compression.md says why */
 #define AUTO_PARAMETERS "onebit"
 #define CODEC_BYTES_PER_S 1e9 /* when nobody measured */
-#define SAMPLE (INT64_C(1) << 16)
 
-static bool encodes(const sn_plan_compression *c)
+bool train_compression_encodes(const sn_plan_compression *c)
 {
     return c->gradients.kind != SN_CODEC_NONE || c->parameters.kind != SN_CODEC_NONE;
 }
@@ -67,81 +63,13 @@ const char *train_compression_text(const sn_job *job, char out[96])
     sn_codec_text(&c.parameters, parameters);
     if (c.passes > 1)
         snprintf(times, sizeof(times), "%dx", c.passes);
-    if (!encodes(&c))
+    if (!train_compression_encodes(&c))
         return "none";
     snprintf(out, 96, "%s, parameters %s%s", gradients, times, parameters);
     return out;
 }
 
-/* ---- what it saved ---- */
-
-static void write_saved(train_worker *w, double codec_ns)
-{
-    char codec[96];
-    sn_str path = {0}, json = {0};
-    sn_str_printf(&path, "%s/compression.json", w->opts->run_dir);
-    sn_str_printf(&json,
-                  "{\"codec\": \"%s\", \"plain_bytes\": %.0f, \"coded_bytes\": %.0f, "
-                  "\"codec_ns\": %.0f}\n",
-                  train_compression_text(w->job, codec), w->result.plain_bytes,
-                  w->result.coded_bytes, codec_ns);
-    if (sn_file_write(sn_str_get(&path), sn_str_get(&json), json.len) < 0)
-        sn_log(SN_LOG_WARN, "%s, going on without that file", sn_errmsg());
-    sn_str_done(&path);
-    sn_str_done(&json);
-}
-
-sn_status train_tell_compression(train_worker *w)
-{
-    sn_plan_compression c;
-    SN_TRY(sn_job_compression(w->job, NULL, 0, 0, &c, NULL));
-    if (!w->coll || !encodes(&c))
-        return SN_OK;
-    sn_compress_stats s = {0};
-    if (train_exec_wires(w->exec))
-        s = train_wires_stats(train_exec_wires(w->exec));
-    w->vote[0] = (float) s.plain_bytes;
-    w->vote[1] = (float) s.coded_bytes;
-    sn_coll_call call = {.op = SN_ALL_REDUCE,
-                         .red = SN_SUM,
-                         .dtype = SN_F32,
-                         .count = 2,
-                         .in = w->vote,
-                         .out = w->tally};
-    SN_TRY(sn_coll_run(w->all, &call, train_deadline(w)));
-    w->result.plain_bytes = (double) w->tally[0];
-    w->result.coded_bytes = (double) w->tally[1];
-    if (w->rank == 0 && w->opts->run_dir && w->result.plain_bytes > 0)
-        write_saved(w, (double) s.codec_ns);
-    return SN_OK;
-}
-
 /* ---- auto ---- */
-
-double train_codec_rate(void)
-{
-    sn_codec c;
-    double best = 0;
-    float *x = sn_alloc(SAMPLE * sizeof(*x)), *owed = sn_alloc(SAMPLE * sizeof(*owed));
-    if (sn_codec_parse(AUTO_GRADIENTS, &c) >= 0) {
-        int64_t bytes = sn_codec_bytes(&c, SAMPLE);
-        void *code = sn_alloc((size_t) bytes);
-        for (int64_t i = 0; i < SAMPLE; i++)
-            x[i] = (float) sn_hash_normal(1, 2, (uint64_t) i);
-        for (int turn = 0; turn < 8; turn++) {
-            sn_time began = sn_now();
-            sn_codec_encode(&c, x, owed, NULL, 0, SAMPLE, code);
-            if (sn_codec_decode(&c, code, bytes, SAMPLE, true, x) < 0)
-                break;
-            double rate = (double) SAMPLE * sizeof(float) * 1e9 / (double) (sn_now() - began + 1);
-            best = SN_MAX(best, rate);
-        }
-        free(code);
-    }
-    free(x);
-    free(owed);
-    return best;
-}
 
 /* The slowest path between neighbouring hosts; 0: one host. */
 static double slowest_link(const sn_topo *topo)
@@ -177,7 +105,7 @@ static void choose(const sn_job *job, double link, double rate, sn_plan_compress
         sn_str_printf(why,
                       "compression: auto %s: %s/s between hosts, %s/s of coding: the gradients and "
                       "parameters of a step take %s as they are, %s encoded",
-                      pays ? "takes " AUTO_GRADIENTS " for gradients, " AUTO_PARAMETERS
+                      pays ? "takes " TRAIN_AUTO_GRADIENTS " for gradients, " AUTO_PARAMETERS
                              " for parameters"
                            : "leaves the bytes as they are",
                       sn_fmt_bytes(a, link), sn_fmt_bytes(b, rate), sn_fmt_ns(plain, as_is * 1e9),
@@ -189,7 +117,7 @@ static void choose(const sn_job *job, double link, double rate, sn_plan_compress
 static sn_status automatic(const sn_job *job, const sn_topo *topo, double link, double rate,
                            sn_plan_compression *c, sn_str *why)
 {
-    SN_TRY(sn_codec_parse(AUTO_GRADIENTS, &c->gradients));
+    SN_TRY(sn_codec_parse(TRAIN_AUTO_GRADIENTS, &c->gradients));
     SN_TRY(sn_codec_parse(AUTO_PARAMETERS, &c->parameters));
     link = link > 0 ? link : slowest_link(topo);
     if (link > 0) {

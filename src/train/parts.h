@@ -34,7 +34,9 @@ sn_status train_wires_load(train_wires *s, const sn_ckpt *c, int *ret_sources);
 train_wires *train_exec_wires(const sn_exec *e); /* NULL: none */
 
 /* ---- compression.c: which codec ---- */
+#define TRAIN_AUTO_GRADIENTS "onebit" /* doc/compression.md says why */
 bool train_compression_auto(const sn_job *job);
+bool train_compression_encodes(const sn_plan_compression *c);
 double train_codec_rate(void); /* bytes of f32 a second, measured now with auto's codec */
 /* "none", or "GRADIENTS, parameters CODEC" as the job has it; auto is "auto". */
 const char *train_compression_text(const sn_job *job, char out[96]);

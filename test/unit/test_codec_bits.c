@@ -300,7 +300,7 @@ static void test_mode(void **state)
 #else
 static void test_mode(void **state)
 {
-    print_message("only x86-64 has a mode that codec looks after\n");
+    print_message("skipped: only x86-64 has a mode that codec looks after\n");
     skip();
 }
 #endif

@@ -276,7 +276,7 @@ static void test_mode(void **state)
 #else
 static void test_mode(void **state)
 {
-    print_message("only x86-64 has a mode that fold looks after\n");
+    print_message("skipped: only x86-64 has a mode that fold looks after\n");
     skip();
 }
 #endif
