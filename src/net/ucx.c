@@ -113,6 +113,8 @@ static sn_status configure(const ucx *u, const net_address *address, const ucx_w
      * Larger pieces than the usual 8 and 64 KiB: 1 MiB messages go twice as fast over loopback. */
     u->ucp_config_modify(config, "TX_SEG_SIZE", "256k");
     u->ucp_config_modify(config, "RX_SEG_SIZE", "256k");
+    /* Else a peer whose packets vanish holds the worker in connect(2) for minutes. */
+    u->ucp_config_modify(config, "CONN_NB", "y");
     u->ucp_config_modify(config, "AF_PRIO", address->family == 4 ? "inet" : "inet6");
     if (!wish->rdma)
         return SN_OK;

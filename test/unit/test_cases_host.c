@@ -360,6 +360,28 @@ static void test_cut_link(void **state)
     lab_run(lab_up(), cut);
 }
 
+/* A14: addresses were exchanged, but no packet arrives: an error in time on both, with a name. */
+static int blackhole(sn_boot *boot, int rank, int host, void *ctx)
+{
+    lab *l = ctx;
+    sn_net *net;
+    RANK_CHECK(enter(l, rank) == 0);
+    RANK_CHECK(shell("ip neigh replace 10.77.0.%d lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
+                     2 - rank) == 0);
+    sn_time from = sn_now(), deadline = from + 1500 * SN_MS;
+    sn_status status = lab_open(boot, l, rank, deadline, &net);
+    RANK_CHECK(status == SN_ETIME || status == SN_EPEER);
+    RANK_CHECK(sn_now() < deadline + 500 * SN_MS);
+    RANK_CHECK(strstr(sn_errmsg(), rank ? "rank 0" : "rank 1") != NULL);
+    return 0;
+}
+
+static void test_blackhole(void **state)
+{
+    need_root();
+    lab_run(lab_up(), blackhole);
+}
+
 /* A16: IPv6 on both sides, or only on one: it works, or both are told why not, in time. */
 static int families(sn_boot *boot, int rank, int host, void *ctx)
 {
@@ -419,6 +441,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_mappings_are_bounded),
     cmocka_unit_test(test_interface_that_leads_there),
     cmocka_unit_test(test_cut_link),
+    cmocka_unit_test(test_blackhole),
     cmocka_unit_test(test_address_families),
     cmocka_unit_test(test_no_such_address),
 };
