@@ -146,6 +146,7 @@ void net_served_note(net_served *s, sn_time late, sn_time now);
 sn_time net_served_late(const sn_net *net); /* at worst, lately */
 /* After so much silence a peer has failed: a little less than the bound, which is from its end to
  * everybody's knowledge; more where it or I was late. */
+sn_time net_silence_least(const sn_net *net); /* without that */
 sn_time net_silence_max(const sn_net *net, sn_time its_late);
 /* A small file, ended by a NUL, without the library's wait points; how much was read. */
 size_t net_read_small(const char *path, char *out, size_t room);
