@@ -458,6 +458,7 @@ bool coll_p2p_peer_left(sn_coll_req *r); /* a host mate that has closed, and lef
 /* record.c */
 void coll_record_open(sn_coll *c);
 void coll_record_launch(sn_coll_req *r);
+void coll_record_signalled(sn_coll_req *r); /* brief ones, by their first signal */
 void coll_record_end(sn_coll_req *r);
 
 /* mesh.c */

@@ -101,6 +101,8 @@ static void signal(sn_coll_req *r, coll_run *run, const sn_step *step)
         slot->done = g->finished;
     }
     coll_store(&s->stamp, COLL_STAMP(r->seq, run->base + (uint32_t) step->round));
+    if (r->brief && r->record == 0)
+        coll_record_signalled(r);
     if (g->locals > 0)
         coll_ring_members(g);
 }

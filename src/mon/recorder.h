@@ -68,7 +68,8 @@ typedef struct sn_record_what {
     int32_t group; /* of sn_recorder_group */
     int32_t peer;  /* the other rank; in a group the root's member index; -1 none */
     uint64_t seq;  /* number in the group, or the tag */
-    uint64_t count, bytes;
+    uint64_t count;
+    uint32_t blocks; /* of `count` elements, 1 to 65,536: together its bytes */
 } sn_record_what;
 
 uint64_t sn_recorder_now(const sn_recorder *r); /* ticks */
