@@ -226,6 +226,7 @@ struct sn_coll_req {
     bool told;       /* the control page says that we wait for this */
     bool brief;      /* short: see record.c */
     uint64_t record; /* its number with the flight recorder, 0 none (yet) */
+    uint64_t posted; /* the recorder's clock then */
 
     /* group operations */
     uint64_t seq;

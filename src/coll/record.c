@@ -83,13 +83,15 @@ static void post(sn_coll_req *r, sn_record_state state)
 {
     sn_recorder *to = r->coll->recorder;
     sn_record_what what = r->group != NULL ? of_group(r) : of_pair(r);
-    r->record = sn_recorder_post(to, &what, state, sn_recorder_now(to));
+    r->posted = sn_recorder_now(to);
+    r->record = sn_recorder_post(to, &what, state, r->posted);
 }
 
 /* A signal was stored; what is done until the peer sees it costs nothing. */
 void coll_record_signalled(sn_coll_req *r)
 {
     post(r, SN_RECORD_STARTED);
+    r->coll->looked = r->posted;
 }
 
 void coll_record_launch(sn_coll_req *r)

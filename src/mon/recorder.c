@@ -71,7 +71,8 @@ static sn_status make_file(const char *path, sn_recorder *r)
         return sn_fail(failed == ENOSPC ? SN_ENOSPC : SN_EIO, "cannot reserve %zu bytes for %s: %s",
                        sizeof(file_all), path, strerror(failed));
     bool locked = fcntl(r->fd, F_SETLK, &all) == 0; /* else nobody can tell whether we live */
-    void *p = mmap(NULL, sizeof(file_all), PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+    void *p = mmap(NULL, sizeof(file_all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd,
+                   0); /* here, and not under the first operations */
     if (p == MAP_FAILED)
         return sn_fail(SN_EIO, "cannot map %s: %s", path, strerror(errno));
     r->file = p;
