@@ -43,8 +43,11 @@ typedef struct sn_batch_norm {
 } sn_batch_norm;
 
 void sn_graph_scope(sn_graph *g, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sn_graph_scope_end(sn_graph *g); /* names have no prefix again */
 /* Any op: the first output. attr may be NULL; operands as int, −1 an absent optional one. */
 int sn_graph_node(sn_graph *g, sn_op op, const char *name, const sn_attr *attr, int ins, ...);
+/* Another name for a value: "logits", say. */
+void sn_graph_name(sn_graph *g, int value, const char *name);
 /* Sets the loss (−1 none) and names the first failure. */
 sn_status sn_graph_done(sn_graph *g, int loss);
 

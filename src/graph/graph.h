@@ -124,6 +124,9 @@ typedef struct sn_shard_rule {
                                                lacking it with NONE is not allowed */
 } sn_shard_rule;
 
+/* As a gradient: the constant 1, not computed. Rows that do not ask for it never see it. */
+#define SN_GRAD_ONE (-2)
+
 /* Gradients collected so far, by value; private to the backward pass and the rows' builders. */
 typedef struct sn_grads sn_grads;
 
@@ -139,6 +142,7 @@ typedef struct sn_op_row {
     double (*flops)(const sn_graph *g, const sn_node *n); /* NULL: 1 per output element */
     void (*shard)(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
     uint32_t exact; /* outputs that stay F32 whatever the precision (statistics) */
+    bool takes_one; /* backward understands SN_GRAD_ONE, the gradient of the loss by itself */
 } sn_op_row;
 
 const sn_op_row *sn_op_row_of(sn_op op);
@@ -148,6 +152,24 @@ double sn_node_flops(const sn_graph *g, const sn_node *n);
 /* operands read + results written once, in storage dtype */
 double sn_node_bytes(const sn_graph *g, const sn_node *n);
 void sn_node_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
+
+/* ---- windows of convolutions and pools, see ops.h ---- */
+static inline int64_t sn_window_stride(const sn_attr *a, int j)
+{
+    return a->i[3 + j] ? a->i[3 + j] : 1;
+}
+
+static inline int64_t sn_window_dilation(const sn_attr *a, int j)
+{
+    return a->i[6 + j] ? a->i[6 + j] : 1;
+}
+
+/* How many windows of `size` places lie along `length` elements of spatial dim j; < 1: none. */
+static inline int64_t sn_window_count(const sn_attr *a, int j, int64_t length, int64_t size)
+{
+    int64_t room = length + a->i[9 + j] + a->i[12 + j] - sn_window_dilation(a, j) * (size - 1) - 1;
+    return room < 0 ? 0 : room / sn_window_stride(a, j) + 1;
+}
 
 /* ---- passes ---- */
 /* Merge what pays: residual + layer_norm of one stage → residual_layer_norm. Before backward. */

@@ -121,7 +121,8 @@ typedef struct sn_model_preset {
     const char *name, *what;
     sn_model model;
 } sn_model_preset;
-int sn_model_presets(const sn_model_preset **ret); /* GPT's are among them */
+/* The i-th, GPT's first; false beyond the last. */
+bool sn_model_preset_at(int i, sn_model_preset *ret);
 /* SN_ENOTFOUND lists the names. */
 sn_status sn_model_find(const char *name, sn_model *ret);
 /* units_per_step: tokens for GPT and masked LM, else samples. */

@@ -182,7 +182,7 @@
      * place −1: the expert is full, the token passes it by. in: x[T,B,X]; attr.i[0] = k,          \
      * attr.i[1] = capacity. out: weight[T,B,k], expert[T,B,k] I32, place[T,B,k] I32, p[T,B,X] */  \
     X(SN_OP_MOE_ROUTE, "moe_route")                                                                \
-    /* dx through weight and p. in: dweight[T,B,k]?, dp[T,B,X]?, expert, p; attr as moe_route */   \
+    /* dx through weight and p. in: expert, p, dweight[T,B,k]?, dp[T,B,X]?; attr as moe_route */   \
     X(SN_OP_MOE_ROUTE_GRAD, "moe_route_grad")                                                      \
     /* y[e − begin, place, b] = x[t,b] (· weight[t,b,j]) for each (t,b,j) with expert e here       \
      * and place ≥ 0; 0 where nobody is. in: x[T,B,D], expert[T,B,k], place[T,B,k], weight?;       \
