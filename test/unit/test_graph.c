@@ -265,7 +265,7 @@ static void test_builder_failures(void **state)
     sn_arena_free(a);
 }
 
-/* What is added to the loss gets the gradient 1 without a node for it; what is multiplied does not. */
+/* What is added to the loss gets the gradient 1 without a node for it. */
 static void test_losses_add(void **state)
 {
     sn_arena *a = sn_arena_create();
