@@ -4,7 +4,7 @@
  *   test_model_step MODEL BATCH CARD OUT
  *
  * OUT holds tensors one after the other: a line "KIND NAME TYPE DIM,DIM,…" and the bytes. KIND is
- * param, input, state (with what it was before), next (what a state became), grad, logits or loss. */
+ * param, input, state (what it was before), next (what a state became), grad, logits or loss. */
 #include "kern/kern.h"
 
 #include <stdio.h>
