@@ -210,7 +210,10 @@ int sn_graph_batch_norm(sn_graph *g, const char *name, int x, int residual,
             sn_graph_node(g, SN_OP_BN_RSTD, part(g, name, "rstd"),
                           &(sn_attr){.f = {o.epsilon > 0 ? o.epsilon : 1e-5}}, 1, running[1]);
     } else {
-        int64_t rows = c ? sn_shape_count(g->value[x].shape) / c : 0;
+        int64_t rows = 1; /* an absurd product is refused by the first op */
+        for (int d = 0; d < g->value[x].shape.rank - 1; d++)
+            if (__builtin_mul_overflow(rows, g->value[x].shape.dim[d], &rows))
+                rows = 0;
         batch_statistics(g, name, x, rows, &o, running, stats);
     }
     int in[] = {x, stats[0], stats[1], gain, bias, residual};

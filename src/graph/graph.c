@@ -62,6 +62,29 @@ int sn_graph_state(sn_graph *g, const char *name, sn_shape shape, sn_init init)
                                    .next = -1});
 }
 
+/* Sizes that everybody may multiply and turn into bytes without a second thought. */
+static bool is_sane(sn_shape s)
+{
+    int64_t n = 1;
+    for (int d = 0; d < s.rank; d++)
+        if (s.dim[d] < 0 || __builtin_mul_overflow(n, s.dim[d], &n))
+            return false;
+    return s.rank >= 0 && s.rank <= SN_RANK_MAX && n <= INT64_MAX / 64;
+}
+
+static sn_status infer(sn_graph *g, const sn_op_row *row, sn_node *n)
+{
+    for (int i = 0; i < n->ins; i++)
+        if (n->in[i] >= 0 && !is_sane(g->value[n->in[i]].shape))
+            return sn_fail(SN_EINVAL, "%s '%s': operand %d has an impossible shape", row->name,
+                           n->name, i);
+    SN_TRY(row->shape(g, n));
+    for (int o = 0; o < n->outs; o++)
+        if (!is_sane(g->value[n->out[o]].shape))
+            return sn_bad_node(g, n, "the result would be too large");
+    return SN_OK;
+}
+
 sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *attr, const int *in,
                        int ins, int *ret_out)
 {
@@ -89,7 +112,7 @@ sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *a
                                            .batch_dim = -1,
                                            .grad = -1,
                                            .next = -1});
-    sn_status status = row->shape(g, &n);
+    sn_status status = infer(g, row, &n);
     if (status < 0) {
         g->values = values;
         return status;

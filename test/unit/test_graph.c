@@ -262,6 +262,11 @@ static void test_builder_failures(void **state)
     assert_string_equal(sn_errmsg(),
                         "conv 'far': the windows do not fit into the operand (operands "
                         "[4,8,8,3] [4,11,11,3] [4])");
+    int huge = sn_graph_input(g, "huge", SN_F32, SN_SHAPE(INT64_C(1) << 40, 1 << 20, 4, 4), 0);
+    int odd = sn_graph_input(g, "odd", SN_F32, SN_SHAPE(-4, 8, 8, 3), 0);
+    assert_int_equal(sn_graph_add(g, SN_OP_MEAN_POOL, "mean", NULL, &huge, 1, NULL), SN_EINVAL);
+    assert_string_equal(sn_errmsg(), "mean_pool 'mean': operand 0 has an impossible shape");
+    assert_int_equal(sn_graph_add(g, SN_OP_MEAN_POOL, "mean", NULL, &odd, 1, NULL), SN_EINVAL);
     sn_model m;
     assert_int_equal(sn_model_find("resnet51", &m), SN_ENOTFOUND);
     assert_ok(sn_model_find("moe-tiny", &m));
