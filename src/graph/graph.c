@@ -29,7 +29,8 @@ int sn_graph_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape
                                    .shape = shape,
                                    .producer = -1,
                                    .batch_dim = batch_dim,
-                                   .grad = -1});
+                                   .grad = -1,
+                                   .next = -1});
 }
 
 int sn_graph_param(sn_graph *g, const char *name, sn_shape shape, sn_init init, double std,
@@ -44,7 +45,44 @@ int sn_graph_param(sn_graph *g, const char *name, sn_shape shape, sn_init init, 
                                    .init = init,
                                    .init_std = std,
                                    .decay = decay,
-                                   .grad = -1});
+                                   .grad = -1,
+                                   .next = -1});
+}
+
+int sn_graph_state(sn_graph *g, const char *name, sn_shape shape, sn_init init)
+{
+    return add_value(g, (sn_value){.name = sn_arena_str(g->arena, name),
+                                   .kind = SN_VALUE_STATE,
+                                   .dtype = SN_F32,
+                                   .shape = shape,
+                                   .producer = -1,
+                                   .batch_dim = -1,
+                                   .init = init,
+                                   .grad = -1,
+                                   .next = -1});
+}
+
+/* Sizes that everybody may multiply and turn into bytes without a second thought. */
+static bool is_sane(sn_shape s)
+{
+    int64_t n = 1;
+    for (int d = 0; d < s.rank; d++)
+        if (s.dim[d] < 0 || __builtin_mul_overflow(n, s.dim[d], &n))
+            return false;
+    return s.rank >= 0 && s.rank <= SN_RANK_MAX && n <= INT64_MAX / 64;
+}
+
+static sn_status infer(sn_graph *g, const sn_op_row *row, sn_node *n)
+{
+    for (int i = 0; i < n->ins; i++)
+        if (n->in[i] >= 0 && !is_sane(g->value[n->in[i]].shape))
+            return sn_fail(SN_EINVAL, "%s '%s': operand %d has an impossible shape", row->name,
+                           n->name, i);
+    SN_TRY(row->shape(g, n));
+    for (int o = 0; o < n->outs; o++)
+        if (!is_sane(g->value[n->out[o]].shape))
+            return sn_bad_node(g, n, "the result would be too large");
+    return SN_OK;
 }
 
 sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *attr, const int *in,
@@ -72,8 +110,9 @@ sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *a
                                            .dtype = SN_F32,
                                            .producer = g->nodes,
                                            .batch_dim = -1,
-                                           .grad = -1});
-    sn_status status = row->shape(g, &n);
+                                           .grad = -1,
+                                           .next = -1});
+    sn_status status = infer(g, row, &n);
     if (status < 0) {
         g->values = values;
         return status;
@@ -131,6 +170,9 @@ void sn_graph_check(const sn_graph *g)
         SN_ASSERT((value->kind == SN_VALUE_RESULT) == (value->producer >= 0));
         if (value->kind == SN_VALUE_PARAM && value->grad >= 0)
             SN_ASSERT(sn_shape_equal(value->shape, g->value[value->grad].shape));
+        if (value->next >= 0)
+            SN_ASSERT(value->kind == SN_VALUE_STATE &&
+                      sn_shape_equal(value->shape, g->value[value->next].shape));
     }
 }
 
