@@ -36,7 +36,7 @@
     X("tokenizer", "tokenizer", "FILE", KEY_TEXT, tokenizer, 0, 0, NULL, \
       "tokenizer.json of supernode tokenize or GPT-2's, or its folder; default: bytes") \
     X("prefetch", "prefetch", "N|auto", KEY_AUTO, prefetch, 1, 64, NULL, \
-      "batches that a thread reads ahead; auto: 2 where the text is larger than 64 MiB, else none") \
+      "batches that a thread reads ahead; auto: 2 for a text beyond 64 MiB, else none") \
     X("batch_size", "batch-size", "N", KEY_INT, batch, 1, 1e9, NULL, \
       "samples a step, whole job") \
     X("steps", "steps", "N", KEY_INT, steps, 1, 1e12, NULL, \

@@ -85,20 +85,31 @@ static sn_status set_vocab(const source *s, sn_arena *arena)
     return SN_OK;
 }
 
+/* An added token may stand in the vocabulary too; then under the same id. */
 static sn_status set_added(const source *s)
 {
     size_t i;
-    json_t *value;
+    json_t *value, *seen = json_object();
+    sn_status status = SN_OK;
     json_array_foreach(s->added, i, value)
     {
-        const char *text = json_string_value(json_object_get(value, "content"));
-        size_t n = json_string_length(json_object_get(value, "content"));
+        const json_t *content = json_object_get(value, "content");
+        const char *text = json_string_value(content);
+        size_t n = json_string_length(content);
+        int64_t id = id_of(json_object_get(value, "id"));
+        const json_t *known = json_object_get(s->vocab, text);
         if (n == 0 || strlen(text) != n)
-            return odd(s, "an added token is empty or holds a NUL");
-        token_set(s->token, id_of(json_object_get(value, "id")), (const uint8_t *) text,
-                  (int64_t) n, true);
+            status = odd(s, "an added token is empty or holds a NUL");
+        else if (known ? id_of(known) != id : s->token->entry[id].bytes != 0)
+            status = odd(s, "an added token has another one's id or two");
+        else if (json_object_get(seen, text) || json_object_set_new(seen, text, json_true()))
+            status = odd(s, "an added token stands there twice");
+        if (status < 0)
+            break;
+        token_set(s->token, id, (const uint8_t *) text, (int64_t) n, true);
     }
-    return SN_OK;
+    json_decref(seen);
+    return status;
 }
 
 /* ---- merges ---- */

@@ -264,6 +264,8 @@ sn_status train_text_open(const char *path, const char *cache, double held_out, 
         return sn_fail(SN_EINVAL, "data: no file named");
     if (!(held_out > 0 && held_out < 1))
         return sn_fail(SN_EINVAL, "held_out %g is not between 0 and 1", held_out);
+    if (cache)
+        SN_TRY(sn_dir_create(cache));
     sn_text *t = sn_alloc(sizeof(*t));
     sn_str full = {0};
     absolute(path, &full);

@@ -7,7 +7,7 @@
  *                  vocabulary of 65,536, else 4; written once, beside the text, then mapped
  *
  * The parts are cut in bytes before they are encoded, so that every tokenizer is judged on the same
- * held-out bytes. The file's name follows from text and tokenizer: it is right or it is not there. */
+ * held-out bytes. The file's name follows from text and tokenizer: it is right or not there. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -356,6 +356,14 @@ static void test_refused(void **state)
     refuse(HEAD "\"vocab\": {\"a\": 0, \"b\": 1}, \"merges\": [\"a b\"]}}", "not there");
     refuse(HEAD "\"vocab\": {\"a\": 0}, \"merges\": []}}", "no token for the byte");
 #undef HEAD
+#define HEAD "{\"pre_tokenizer\": {\"type\": \"ByteLevel\"}, \"added_tokens\": ["
+#define TAIL "], \"model\": {\"vocab\": {\"a\": 0, \"x\": 1}, \"merges\": []}}"
+    refuse(HEAD "{\"id\": 7}" TAIL, "no id or content");
+    refuse(HEAD "{\"id\": 7, \"content\": \"x\"}" TAIL, "another one's id");
+    refuse(HEAD "{\"id\": 1, \"content\": \"z\"}" TAIL, "another one's id");
+    refuse(HEAD "{\"id\": 7, \"content\": \"z\"}, {\"id\": 8, \"content\": \"z\"}" TAIL, "twice");
+#undef HEAD
+#undef TAIL
     refuse_pair("{", "", "v:1");
     refuse_pair("{\"a\": 0, \"a\": 1}", "", "v:1");
     refuse_pair("{\"a\": 0}", "ab\n", "space between");
