@@ -11,6 +11,7 @@ int sn_cmd_worker(const sn_args *args);
 int sn_cmd_plan(const sn_args *args);
 int sn_cmd_coll(const sn_args *args);
 int sn_cmd_topo(const sn_args *args);
+int sn_cmd_export(const sn_args *args);
 int sn_cmd_generate(const sn_args *args);
 int sn_cmd_tokenize(const sn_args *args);
 int sn_cmd_report(const sn_args *args);

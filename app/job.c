@@ -17,6 +17,8 @@ typedef enum key_kind {
     KEY_INT32, /* int */
     KEY_AUTO,  /* int, 0 written "auto" */
     KEY_FLOAT,
+    KEY_BOOL,
+    KEY_ACT, /* sn_act, in the order of the choices */
     KEY_TEXT,
     KEY_CODEC, /* text that names a codec, or auto */
     KEY_DTYPE,
@@ -116,6 +118,17 @@ static sn_status set_number(const key *k, void *at, const char *text)
     return SN_OK;
 }
 
+static sn_status set_bool(const key *k, void *at, const char *text)
+{
+    static const char *const word[] = {"no", "yes", "false", "true", "off", "on"};
+    for (size_t i = 0; i < SN_COUNT(word); i++)
+        if (!strcmp(word[i], text)) {
+            *(bool *) at = i & 1;
+            return SN_OK;
+        }
+    return bad_value(k, text, "yes or no");
+}
+
 static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char *text)
 {
     char want[128], list[96];
@@ -128,6 +141,8 @@ static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char 
             known = true;
             if (k->kind == KEY_DTYPE)
                 *(sn_dtype *) at = choice ? SN_BF16 : SN_F32;
+            if (k->kind == KEY_ACT)
+                *(sn_act *) at = (sn_act) choice;
         }
     snprintf(want, sizeof want, "one of: %s", k->choices ? k->choices : "");
     if (!known)
@@ -205,8 +220,12 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
     case KEY_HOSTS:
         SN_TRY(set_number(k, at, text));
         break;
+    case KEY_BOOL:
+        SN_TRY(set_bool(k, at, text));
+        break;
     case KEY_TEXT:
     case KEY_DTYPE:
+    case KEY_ACT:
         SN_TRY(set_text(spec, k, at, text));
         break;
     case KEY_CODEC:
@@ -229,6 +248,8 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
         spec->cards_given = true;
     if (!strcmp(k->path, "model.vocab"))
         spec->vocab_given = true;
+    if (!strcmp(k->path, "model.sequence"))
+        spec->sequence_given = true;
     return SN_OK;
 }
 
@@ -472,6 +493,14 @@ static void quoted(sn_str *out, const char *text)
     sn_str_add(out, "\"");
 }
 
+static void add_choice(const key *k, int choice, sn_str *out)
+{
+    const char *word = k->choices;
+    for (; choice > 0 && strchr(word, ' '); choice--)
+        word = strchr(word, ' ') + 1;
+    sn_str_add_n(out, word, strcspn(word, " "));
+}
+
 static void write_value(const sn_job *job, const key *k, sn_str *out)
 {
     const void *at = (const char *) job + k->at;
@@ -488,6 +517,12 @@ static void write_value(const sn_job *job, const key *k, sn_str *out)
         break;
     case KEY_FLOAT:
         sn_str_printf(out, "%.17g", *(const double *) at);
+        break;
+    case KEY_BOOL:
+        sn_str_add(out, *(const bool *) at ? "yes" : "no");
+        break;
+    case KEY_ACT:
+        add_choice(k, (int) *(const sn_act *) at, out);
         break;
     case KEY_DTYPE:
         sn_str_add(out, *(const sn_dtype *) at == SN_BF16 ? "bf16" : "f32");

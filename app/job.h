@@ -19,6 +19,7 @@ typedef struct sn_job_spec {
     const char *file; /* name for messages, NULL: flags only */
     bool cards_given; /* hosts or cards_per_host was given */
     bool vocab_given; /* model.vocab was: then it is not the tokenizer's */
+    bool sequence_given;
 } sn_job_spec;
 
 void sn_job_defaults(sn_job_spec *spec, sn_arena *arena);

@@ -79,6 +79,33 @@ static void make_absolute(sn_arena *arena, const char **path)
     free(absolute);
 }
 
+static bool has_tokenizer(sn_arena *arena, const char *folder)
+{
+    return !access(sn_arena_printf(arena, "%s/tokenizer.json", folder), R_OK) ||
+           !access(sn_arena_printf(arena, "%s/vocab.json", folder), R_OK);
+}
+
+/* The folder says what the model is, but for its context, which may be shorter. */
+static sn_status use_init(sn_job_spec *spec)
+{
+    sn_job *j = &spec->job;
+    int64_t sequence = j->gpt.sequence;
+    if (!j->init)
+        return SN_OK;
+    SN_TRY(sn_train_hf_model(j->init, &j->gpt));
+    if (spec->sequence_given && sequence > j->gpt.sequence)
+        return sn_fail(SN_EFIT, "model.sequence is %lld, the model in %s has %lld positions",
+                       (long long) sequence, j->init, (long long) j->gpt.sequence);
+    if (spec->sequence_given)
+        j->gpt.sequence = sequence;
+    j->model = "custom";
+    spec->vocab_given = true;
+    make_absolute(spec->arena, &j->init);
+    if (!j->tokenizer && has_tokenizer(spec->arena, j->init))
+        j->tokenizer = j->init;
+    return SN_OK;
+}
+
 /* Unless the job has a vocabulary of its own it is the tokenizer's. */
 static sn_status use_tokenizer(sn_job_spec *spec)
 {
@@ -108,6 +135,8 @@ sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn
     if (data_path)
         ret->job.data = sn_arena_str(arena, data_path);
     bool own_job = args->words || sn_args_get(args, "model-config");
+    if (!sn_args_get(args, "resume")) /* a run that goes on knows its model */
+        SN_TRY(use_init(ret));
     if (word && !own_job)
         make_room(args, ret);
     SN_TRY(sn_job_check(ret));

@@ -62,6 +62,8 @@ static const sn_flag generate_flags[] = {
     {"seed", "N", "of the draws (default 1)", false},
     {0}};
 
+static const sn_flag export_flags[] = {{"to", "FOLDER", "where to; made if missing", false}, {0}};
+
 static const sn_flag tokenize_flags[] = {
     {"train", "FILE", "learn merges from a text: a file, a directory of *.txt, or a named corpus",
      false},
@@ -129,6 +131,13 @@ const sn_verb sn_verbs[] = {
      "Loads the newest whole checkpoint of a run (default: runs/latest) onto one card.\n\n"
      "  supernode generate --prompt 'And it came to pass' --bytes 300",
      generate_flags, NULL, sn_cmd_generate, false},
+    {"export", "[RUN]", "write a trained model as a folder that others read",
+     "The newest whole checkpoint of a run (default: runs/latest) as a Hugging Face GPT-2 folder:\n"
+     "config.json, model.safetensors and the tokenizer's files. Such a folder is also where a job\n"
+     "can begin, with `init: FOLDER`: it gives the model's sizes, weights and tokenizer.\n\n"
+     "  supernode train --init gpt2/ --data bible-kjv --sequence 256 --steps 100\n"
+     "  supernode export --to gpt2-bible/",
+     export_flags, NULL, sn_cmd_export, false},
     {"tokenize", "", "learn a tokenizer from a text, or apply one",
      "Byte-pair encoding in GPT-2's form: any bytes come back as they were, and the files written\n"
      "(tokenizer.json; in a folder also vocab.json and merges.txt) are read by others. A job "

@@ -112,3 +112,14 @@ uint64_t sn_token_fingerprint(const sn_token *t)
                       (uint64_t) t->merge[r].id);
     return h;
 }
+
+sn_token *sn_token_bytes(void)
+{
+    sn_token *t = token_create(256, 0);
+    for (int b = 0; b < 256; b++) {
+        uint8_t byte = (uint8_t) b;
+        token_set(t, b, &byte, 1, false);
+    }
+    token_finish(t, "bytes"); /* they are all there */
+    return t;
+}

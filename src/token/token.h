@@ -34,6 +34,8 @@ sn_status sn_token_read(const char *json, size_t bytes, const char *name, sn_tok
 /* The texts of vocab.json and merges.txt. */
 sn_status sn_token_read_pair(const char *vocab, size_t vocab_bytes, const char *merges,
                              size_t merges_bytes, const char *name, sn_token **ret);
+/* A byte is its own id; nothing is merged, nothing is special. */
+sn_token *sn_token_bytes(void);
 void sn_token_free(sn_token *t);
 
 void sn_token_write(const sn_token *t, sn_str *out);        /* tokenizer.json */

@@ -97,6 +97,11 @@ int train_state_pieces(const sn_plan *plan, const sn_program *program, sn_exec *
 sn_status train_state_load(const sn_program *program, const sn_ckpt *c, sn_piece *piece,
                            int pieces);
 
+/* ---- hf.c ---- */
+/* Masters, and what was seen of them, from job->init. */
+sn_status train_state_from_hf(const sn_job *job, const sn_plan *plan, const sn_program *program,
+                              sn_exec *exec);
+
 /* ---- meta.c: what a checkpoint says beside its tensors ---- */
 typedef struct train_meta {
     int64_t step, tokens, skipped;

@@ -28,6 +28,7 @@
 typedef struct sn_job {
     const char *model; /* preset name or "custom" */
     sn_gpt gpt;
+    const char *init; /* a Hugging Face GPT-2 folder to begin with; NULL: weights are drawn */
     int tensor, pipeline, data_parallel; /* 0 auto */
     int64_t accumulation, batch, steps;
     const char *data;       /* file or directory */
@@ -179,6 +180,13 @@ typedef struct sn_train_result {
  * control page. */
 sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_opts *opts,
                           sn_train_result *ret);
+
+/* ---- folders that others read ---- */
+/* The numbers of a GPT-2 folder as a model of ours. */
+sn_status sn_train_hf_model(const char *dir, sn_gpt *ret);
+/* The newest checkpoint of ckpt_dir as such a folder: config.json, model.safetensors and the
+ * tokenizer's files. SN_ENOTSUP: the model is not GPT-2's shape; the sentence says where. */
+sn_status sn_train_export(const sn_job *job, const char *ckpt_dir, const char *to);
 
 /* ---- after training: one card, any checkpoint ---- */
 /* Continue `prompt` by about `bytes` bytes, whole tokens (temperature 0: always the likeliest one),

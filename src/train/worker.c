@@ -384,6 +384,8 @@ static sn_status fill_state(train_worker *w)
     train_state_init(w->plan, w->program, w->exec, w->job->seed);
     if (w->opts->resume)
         SN_TRY(train_restore(w));
+    if (w->job->init && w->saved_step < 0)
+        SN_TRY(train_state_from_hf(w->job, w->plan, w->program, w->exec));
     w->result.first_step = w->result.steps = w->at.step;
     __atomic_store_n(&w->page->first_step, w->at.step, __ATOMIC_RELAXED);
     __atomic_store_n(&w->page->step, w->at.step, __ATOMIC_RELEASE);
