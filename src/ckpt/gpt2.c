@@ -258,7 +258,7 @@ static const row *row_of(const char *name, int64_t *ret_layer)
 /* The tensor's number, under its name with or without the model's prefix. */
 static int find_theirs(const sn_ckpt *c, const row *r, int64_t layer, char name[128])
 {
-    static const char *const prefix[] = {"transformer.", ""};
+    static const char *const prefix[] = {"", "transformer."};
     for (size_t k = 0; k < SN_COUNT(prefix); k++) {
         if (layer >= 0)
             snprintf(name, 128, "%sh.%lld.%s", prefix[k], (long long) layer, r->theirs);
