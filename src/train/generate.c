@@ -31,24 +31,6 @@ typedef struct writer {
     int64_t texts, cap;
 } writer;
 
-static sn_topo *one_card(const char *kind)
-{
-    sn_topo *topo = sn_topo_create("one card");
-    int host = sn_topo_add_host(topo, "here", 1, sn_memory_available());
-    sn_topo_card card = {.name = "here/c0",
-                         .kind = kind,
-                         .core = 0,
-                         .numa_node = -1,
-                         .share = 1,
-                         .flops_f32 = 1e11,
-                         .flops_bf16 = 1e11,
-                         .memory_bytes = sn_memory_available(),
-                         .memory_bytes_per_s = 1e10};
-    int c = sn_topo_add_card(topo, host, &card);
-    sn_topo_add_link(topo, topo->host[host].vertex, topo->card[c].vertex, 100, 1e10, "shm", false);
-    return topo;
-}
-
 static sn_status find_ends(writer *g)
 {
     train_feed feed;
@@ -75,7 +57,7 @@ static sn_status find_ends(writer *g)
 static sn_status open_writer(writer *g, const sn_job *job)
 {
     g->job = job;
-    g->topo = one_card(job->card_kind);
+    g->topo = train_one_card(job->card_kind);
     SN_TRY(train_plan_one_card(job, g->topo, &g->plan));
     SN_TRY(sn_plan_program(g->plan, 0, &g->program));
     SN_TRY(sn_card_open(job->card_kind, &(sn_card_opts){.threads = 1}, &g->card));

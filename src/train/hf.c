@@ -9,8 +9,7 @@
 static bool has_shape(const sn_gpt *g)
 {
     bool act = g->act == SN_ACT_NONE || g->act == SN_ACT_GELU || g->act == SN_ACT_GELU_TANH;
-    return act && !g->rotary && !g->gated && !g->rms && !g->no_bias && !g->experts &&
-           (!g->kv_heads || g->kv_heads == g->heads);
+    return act && !g->rotary && !g->gated && !g->rms && !g->no_bias && !g->experts && !g->kv_heads;
 }
 
 static sn_status to_hf(const sn_gpt *g, sn_hf_gpt2 *ret)

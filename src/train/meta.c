@@ -25,7 +25,7 @@ static void model_numbers(const sn_gpt *g, number ret[MODEL_NUMBERS])
                                        {"sequence", g->sequence},
                                        {"vocab", g->vocab},
                                        {"mlp", g->mlp ? g->mlp : 4 * g->hidden},
-                                       {"kv_heads", g->kv_heads == g->heads ? 0 : g->kv_heads},
+                                       {"kv_heads", g->kv_heads},
                                        {"rotary", g->rotary},
                                        {"activation", g->act},
                                        {"gated", g->gated},

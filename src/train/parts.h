@@ -42,6 +42,7 @@ double train_codec_rate(void); /* bytes of f32 a second, measured now with auto'
 const char *train_compression_text(const sn_job *job, char out[96]);
 
 /* ---- job.c ---- */
+sn_topo *train_one_card(const char *kind); /* with the memory that there is */
 sn_status train_plan_one_card(const sn_job *job, const sn_topo *topo, sn_plan **ret);
 
 /* ---- feed.c: the input slots of a program, found once ---- */

@@ -194,4 +194,6 @@ sn_status sn_train_export(const sn_job *job, const char *ckpt_dir, const char *t
 sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,
                             int64_t bytes, double temperature, uint64_t seed, sn_str *out);
 
+#include "train/trainer.h"
+
 #endif
