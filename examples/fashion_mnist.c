@@ -25,83 +25,63 @@ static sn_status build(void *ctx, sn_arena *arena, int64_t samples, double per_s
     return sn_graph_done(g, loss);
 }
 
-/* The bytes of an idx file after its header of `skip` bytes. */
-static unsigned char *read_idx(const char *folder, const char *name, int skip, int bytes)
+static void check(sn_status status)
 {
-    char command[512];
-    unsigned char *data = malloc((size_t) (skip + bytes));
-    snprintf(command, sizeof command, "gzip -dc '%s/%s-ubyte.gz'", folder, name);
-    FILE *f = popen(command, "r");
-    size_t got = f ? fread(data, 1, (size_t) (skip + bytes), f) : 0;
-    if (f)
-        pclose(f);
-    if (got == (size_t) (skip + bytes))
-        return data + skip;
-    fprintf(stderr, "%s/%s: cannot be read; apt-get install dataset-fashion-mnist\n", folder, name);
+    if (status >= 0)
+        return;
+    fprintf(stderr, "%s\n", sn_errmsg());
     exit(1);
 }
 
-static void give(sn_trainer *t, const unsigned char *image, const unsigned char *label,
-                 const int *index)
+static float pixels[BATCH * PIXELS];
+static int32_t kinds[BATCH];
+
+static void give(sn_trainer *t)
 {
-    static float x[BATCH * PIXELS];
-    static int32_t y[BATCH];
-    for (int i = 0; i < BATCH; i++) {
-        for (int p = 0; p < PIXELS; p++)
-            x[i * PIXELS + p] = (float) image[index[i] * PIXELS + p] / 255;
-        y[i] = label[index[i]];
-    }
-    if (sn_trainer_input(t, "images", x, sizeof x) < 0 ||
-        sn_trainer_input(t, "labels", y, sizeof y) < 0)
-        exit(fprintf(stderr, "%s\n", sn_errmsg()));
+    check(sn_trainer_input(t, "images", pixels, sizeof pixels));
+    check(sn_trainer_input(t, "labels", kinds, sizeof kinds));
 }
 
-/* Share of n images that the network names rightly. */
-static double accuracy(sn_trainer *t, const unsigned char *image, const unsigned char *label, int n)
+/* Share of the images that the network names rightly. */
+static double accuracy(sn_trainer *t, const sn_images *images)
 {
     static float logits[BATCH * KINDS];
-    int right = 0, index[BATCH];
-    for (int at = 0; at + BATCH <= n; at += BATCH) {
-        for (int i = 0; i < BATCH; i++)
-            index[i] = at + i;
-        give(t, image, label, index);
-        if (sn_trainer_predict(t, logits, BATCH * KINDS) < 0)
-            exit(fprintf(stderr, "%s\n", sn_errmsg()));
+    int64_t right = 0, n = sn_images_count(images, NULL, NULL) / BATCH * BATCH;
+    for (int64_t at = 0; at < n; at += BATCH) {
+        sn_images_get(images, at, BATCH, pixels, kinds);
+        give(t);
+        check(sn_trainer_predict(t, logits, BATCH * KINDS));
         for (int i = 0; i < BATCH; i++) {
             int best = 0;
             for (int k = 1; k < KINDS; k++)
                 if (logits[i * KINDS + k] > logits[i * KINDS + best])
                     best = k;
-            right += best == label[at + i];
+            right += best == kinds[i];
         }
     }
-    return (double) right / n;
+    return (double) right / (double) n;
 }
 
 int main(int argc, char **argv)
 {
     int steps = argc > 1 ? atoi(argv[1]) : 1200;
     const char *folder = argc > 2 ? argv[2] : "/usr/share/datasets/fashion-mnist";
-    unsigned char *image = read_idx(folder, "train-images-idx3", 16, 60000 * PIXELS);
-    unsigned char *label = read_idx(folder, "train-labels-idx1", 8, 60000);
-    unsigned char *test = read_idx(folder, "t10k-images-idx3", 16, 10000 * PIXELS);
-    unsigned char *kind = read_idx(folder, "t10k-labels-idx1", 8, 10000);
+    sn_images *train, *test;
     sn_trainer *t;
-    sn_trainer_opts opts = {.build = build, .batch = BATCH, .seed = 1};
-    if (sn_trainer_open(&opts, &t) < 0)
-        return fprintf(stderr, "%s\n", sn_errmsg());
+    check(sn_images_open(folder, "train", &train));
+    check(sn_images_open(folder, "t10k", &test));
+    check(sn_trainer_open(&(sn_trainer_opts){.build = build, .batch = BATCH, .seed = 1}, &t));
     for (int step = 0; step < steps; step++) {
-        int index[BATCH];
         double loss, lr = 2e-3 * (1 - (double) step / steps);
-        for (int i = 0; i < BATCH; i++)
-            index[i] = (int) (sn_hash64(1, (uint64_t) step, (uint64_t) i) % 60000);
-        give(t, image, label, index);
-        if (sn_trainer_step(t, lr, &loss, NULL) < 0)
-            return fprintf(stderr, "%s\n", sn_errmsg());
+        sn_images_draw(train, 1, (int64_t) step * BATCH, BATCH, pixels, kinds);
+        give(t);
+        check(sn_trainer_step(t, lr, &loss, NULL));
         if (step % 100 == 0)
             printf("step %4d  loss %.3f\n", step, loss);
     }
-    printf("accuracy %.4f\n", accuracy(t, test, kind, 10000));
+    printf("accuracy %.4f\n", accuracy(t, test));
     sn_trainer_close(t);
+    sn_images_close(train);
+    sn_images_close(test);
     return 0;
 }

@@ -110,6 +110,20 @@ uint64_t sn_tokens_fingerprint(const sn_tokens *t);
 sn_status sn_ngram_loss(const uint8_t *train, int64_t train_bytes, const uint8_t *held,
                         int64_t held_bytes, int order, double *ret_nats_per_byte);
 
+/* ---- pictures with labels ---- */
+typedef struct sn_images sn_images;
+/* The idx files PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte of a folder, plain or with
+ * .gz; PREFIX "train" and "t10k" in MNIST and its likes. SN_ECORRUPT says which and why. */
+sn_status sn_images_open(const char *folder, const char *prefix, sn_images **ret);
+void sn_images_close(sn_images *m); /* NULL is fine */
+int64_t sn_images_count(const sn_images *m, int64_t *ret_height, int64_t *ret_width);
+/* Pictures first … as [count, height, width] from 0 to 1; after the last comes the first. */
+void sn_images_get(const sn_images *m, int64_t first, int64_t count, float *pixels,
+                   int32_t *labels);
+/* Samples first … of shuffled epochs: each takes every picture once, in an order of its own. */
+void sn_images_draw(const sn_images *m, uint64_t seed, int64_t first, int64_t count, float *pixels,
+                    int32_t *labels);
+
 /* ---- plan of a job ---- */
 /* The job's compression as codecs. `auto` weighs a link of that many bytes a second (0: the
  * topology's slowest between the hosts used) against coding at codec_bytes_per_s (0: 1 GB/s) and
