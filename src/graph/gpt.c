@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Decoders of tokens. Shape as in Radford et al., "Language models are unsupervised multitask
- * learners", 2019, and its descendants: rotary positions (Su et al. 2021), RMS norm (Zhang & Sennrich
- * 2019), SwiGLU (Shazeer 2020), grouped queries (Ainslie et al. 2023), experts (Fedus et al. 2021).
+ * learners", 2019, and its descendants: rotary positions (Su et al. 2021), RMS norm (Zhang &
+ * Sennrich 2019), SwiGLU (Shazeer 2020), grouped queries (Ainslie et al. 2023), experts (Fedus et
+ * al. 2021).
  * Weights start at 0.02·sqrt(768 / width), residual projections divided by sqrt(2·layers). */
 #include "graph/private.h"
 

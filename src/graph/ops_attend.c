@@ -3,9 +3,9 @@
  *
  *   attend  q[T,B,G,R | E]  k,v[S,B,G | E]  →  o[T,B,G,R,E]
  *
- * B and G split everything. R (query heads of one key head) and T (queries) split q and o while keys
- * and values stay whole, so that dk and dv become partial sums: T is what a long context is split
- * along. S does not split: each query needs all its scores. */
+ * B and G split everything. R (query heads of one key head) and T (queries) split q and o while
+ * keys and values stay whole, so that dk and dv become partial sums: T is what a long context is
+ * split along. S does not split: each query needs all its scores. */
 #include "graph/private.h"
 
 enum { T = LABEL_LEAD, B, GROUP = LABEL_LAST, QUERY, SIZE };

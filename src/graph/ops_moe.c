@@ -5,9 +5,9 @@
  *   x[T,B,D] ── linear ── route ── weight, expert, place [T,B,k]
  *       └── dispatch ── [X,capacity,B,D] ── batch_linear … ── combine ── z[T,B,D]
  *
- * Places are given out within a sample, so a split batch routes as a whole one does. Splitting the
- * experts (label X) leaves dispatch's buffers split and combine's result a partial sum. dispatch and
- * combine are each other's adjoint. */
+ * Places are given out within a sample, so a split batch routes as a whole one does. Splitting
+ * the experts (label X) leaves dispatch's buffers split and combine's result a partial sum.
+ * dispatch and combine are each other's adjoint. */
 #include "graph/private.h"
 
 enum { T = LABEL_LEAD, B, X = LABEL_LAST, WIDTH };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * rms_norm, residual and rms_norm in one, and the gradient. Labels as layer_norm's: the leading dims
- * and the last one, which stays whole. */
+ * rms_norm, residual and rms_norm in one, and the gradient. Labels as layer_norm's: the leading
+ * dims and the last one, which stays whole. */
 #include "graph/private.h"
 
 static sn_shape lead_of(sn_shape x)

@@ -47,8 +47,8 @@ void sn_set_out(sn_graph *g, const sn_node *n, int o, sn_shape shape);
 /* "op 'name': " + text with the operands' shapes; returns SN_EINVAL. */
 sn_status sn_bad_node(const sn_graph *g, const sn_node *n, const char *what);
 
-/* x[N,S…,C] seen through windows of these sizes and the node's attr: ret is x with S' in place of S.
- */
+/* x[N,S…,C] seen through windows of these sizes and the node's attr: ret is x with S' for
+ * S. */
 sn_status sn_window_shape(const sn_graph *g, const sn_node *n, sn_shape x, const int64_t *size,
                           sn_shape *ret);
 

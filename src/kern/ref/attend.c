@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention with separate queries, keys and values, one query row at a time; rotary positions (Su et
- * al., "RoFormer", 2021). */
+ * Attention with separate queries, keys and values, one query row at a time; rotary positions (Su
+ * et al., "RoFormer", 2021). */
 #include "kern/ref/ref.h"
 
 /* One query head of one sample. */
