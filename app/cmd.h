@@ -11,7 +11,9 @@ int sn_cmd_worker(const sn_args *args);
 int sn_cmd_plan(const sn_args *args);
 int sn_cmd_coll(const sn_args *args);
 int sn_cmd_topo(const sn_args *args);
+int sn_cmd_export(const sn_args *args);
 int sn_cmd_generate(const sn_args *args);
+int sn_cmd_tokenize(const sn_args *args);
 int sn_cmd_report(const sn_args *args);
 int sn_cmd_bench(const sn_args *args);
 int sn_cmd_debug(const sn_args *args);
@@ -23,6 +25,9 @@ int sn_cmd_completion(const sn_args *args);
 int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret);
 /* The same as a status: for who says it to more than this process's user. */
 sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret);
+
+/* The file of a named corpus, made where it is not there yet, or `data` itself. */
+sn_status sn_read_corpus(const char *data, sn_arena *arena, const char **ret_path);
 
 /* Cards the job asks for: hosts and cards_per_host when given, else what the degrees need on one
  * host, else a card a core. */
@@ -55,6 +60,7 @@ typedef struct sn_ending {
     const sn_topo *topo;
     const sn_collector *collected;
     double final_loss, baseline; /* nats per byte */
+    double bytes_per_token;      /* of the training text */
     const char *sample;
     int64_t wall_ns;
     const char *const *event;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * supernode generate: let a trained model write. */
+ * supernode generate: let a trained model write; supernode export: hand it to others. */
 #include "cmd.h"
 
 #include <errno.h>
@@ -20,11 +20,22 @@ static sn_status write_out(const sn_str *out)
     return fflush(stdout) ? sn_fail(SN_EIO, "cannot write the text: %s", strerror(errno)) : SN_OK;
 }
 
+/* The job of a run as resolved, and where its checkpoints are. */
+static sn_status read_run(const char *run, sn_arena *arena, sn_job_spec *spec, char ckpt[4096])
+{
+    char path[4096];
+    if (snprintf(path, sizeof path, "%s/job.yaml", run) >= (int) sizeof path)
+        return sn_fail(SN_EINVAL, "the path of the run is too long");
+    sn_job_defaults(spec, arena);
+    SN_TRY(sn_job_read(spec, path));
+    return sn_run_checkpoints(run, &spec->job, ckpt);
+}
+
 static sn_status generate(const sn_args *args, sn_arena *arena)
 {
     const char *run = args->words ? args->word[0] : "runs/latest";
     const char *prompt = sn_args_get(args, "prompt"), *hot = sn_args_get(args, "temperature");
-    char path[4096];
+    char ckpt[4096];
     double temperature = 0.7;
     int64_t bytes = 400, seed = 1;
     sn_job_spec spec;
@@ -34,14 +45,10 @@ static sn_status generate(const sn_args *args, sn_arena *arena)
     if (!sn_args_int(args, "bytes", 1, 1 << 20, &bytes) ||
         !sn_args_int(args, "seed", 0, INT64_MAX, &seed))
         return sn_fail(SN_EINVAL, "see supernode generate --help");
-    if (snprintf(path, sizeof path, "%s/job.yaml", run) >= (int) sizeof path)
-        return sn_fail(SN_EINVAL, "the path of the run is too long");
-    sn_job_defaults(&spec, arena);
-    SN_TRY(sn_job_read(&spec, path));
+    SN_TRY(read_run(run, arena, &spec, ckpt));
     prompt = prompt && *prompt ? prompt : "\n";
-    SN_TRY(sn_run_checkpoints(run, &spec.job, path));
     sn_status status =
-        sn_train_generate(&spec.job, path, prompt, bytes, temperature, (uint64_t) seed, &out);
+        sn_train_generate(&spec.job, ckpt, prompt, bytes, temperature, (uint64_t) seed, &out);
     if (status >= 0)
         status = write_out(&out);
     sn_str_done(&out);
@@ -55,4 +62,25 @@ int sn_cmd_generate(const sn_args *args)
     int code = status < 0 ? sn_exit_with("generate", status) : SN_EXIT_OK;
     sn_arena_free(arena);
     return code;
+}
+
+static sn_status export(const sn_args *args, sn_arena *arena)
+{
+    const char *run = args->words ? args->word[0] : "runs/latest", *to = sn_args_get(args, "to");
+    char ckpt[4096];
+    sn_job_spec spec;
+    if (!to)
+        return sn_fail(SN_EINVAL, "say where to: --to FOLDER");
+    SN_TRY(read_run(run, arena, &spec, ckpt));
+    SN_TRY(sn_train_export(&spec.job, ckpt, to));
+    printf("%s: config.json, model.safetensors and the tokenizer's files\n", to);
+    return SN_OK;
+}
+
+int sn_cmd_export(const sn_args *args)
+{
+    sn_arena *arena = sn_arena_create();
+    sn_status status = export(args, arena);
+    sn_arena_free(arena);
+    return status < 0 ? sn_exit_with("export", status) : SN_EXIT_OK;
 }

@@ -139,9 +139,9 @@ static sn_status keep_calibration(const session *s)
 /* Everything that can be known before a worker starts. */
 static sn_status prepare(session *s, const sn_args *args)
 {
-    sn_text *text;
-    SN_TRY(sn_text_open(s->spec.job.data, s->spec.job.held_out, s->spec.job.gpt.sequence, &text));
-    sn_text_close(text);
+    sn_tokens *tokens;
+    SN_TRY(sn_tokens_open(&s->spec.job, &tokens));
+    sn_tokens_close(tokens);
     sn_resolve_cards(&s->spec, sn_cores());
     SN_TRY(sn_job_topology(&s->spec.job, &s->topo));
     SN_TRY(sn_job_plan(&s->spec.job, s->topo, s->spec.job.hosts * s->spec.job.cards_per_host,
@@ -152,6 +152,7 @@ static sn_status prepare(session *s, const sn_args *args)
     SN_TRY(sn_run_open(sn_args_get(args, "run"), s->resume, &s->spec.job, &s->run));
     if (s->spec.job.checkpoint.dir)
         s->spec.job.checkpoint.dir = s->run.ckpt_dir;
+    SN_TRY(sn_run_tokenizer(&s->run, &s->spec));
     SN_TRY(sn_run_describe(&s->run, &s->spec.job, s->topo, s->plan));
     return keep_calibration(s);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts that a Debian package ships as a program, made into a file once. */
+ * Texts that a Debian package ships, as a program or compressed, made into a file once. */
 #include "job.h"
 
 #include "os/os.h"
@@ -14,11 +14,16 @@
 
 typedef struct corpus {
     const char *name, *package;
+    const char *from; /* the package's file, NULL: a program */
     const char *const *argv;
 } corpus;
 
+#define GCIDE "/usr/share/dictd/gcide.dict.dz" /* dictzip's files are gzip's */
+
 static const char *const bible[] = {"bible", "-f", "gen1:1-rev22:21", NULL};
-static const corpus table[] = {{"bible-kjv", "bible-kjv", bible}};
+static const char *const gcide[] = {"gzip", "-dc", GCIDE, NULL};
+static const corpus table[] = {{"bible-kjv", "bible-kjv", NULL, bible},
+                               {"dict-gcide", "dict-gcide", GCIDE, gcide}};
 
 extern char **environ;
 
@@ -31,6 +36,13 @@ static sn_status run_into(const corpus *c, const char *path)
     posix_spawn_file_actions_addopen(&act, 1, path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addopen(&act, 2, "/dev/null", O_WRONLY, 0);
     pid_t pid;
+    struct stat st;
+    if (c->from && stat(c->from, &st)) {
+        posix_spawn_file_actions_destroy(&act);
+        return sn_fail(SN_ENOTFOUND,
+                       "data: the text %s comes from %s, which is not here: apt-get install %s",
+                       c->name, c->from, c->package);
+    }
     int code = posix_spawnp(&pid, c->argv[0], &act, NULL, (char *const *) c->argv, environ);
     posix_spawn_file_actions_destroy(&act);
     if (code)

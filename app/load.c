@@ -40,6 +40,12 @@ const char *sn_cache_dir(sn_arena *arena)
     return home && *home ? sn_arena_printf(arena, "%s/.cache/supernode", home) : NULL;
 }
 
+sn_status sn_read_corpus(const char *data, sn_arena *arena, const char **ret_path)
+{
+    const char *cache = sn_cache_dir(arena);
+    return sn_job_corpus(data, cache ? cache : "build/data", arena, ret_path);
+}
+
 void sn_resolve_cards(sn_job_spec *spec, int cores)
 {
     sn_job *j = &spec->job;
@@ -64,6 +70,56 @@ static void make_room(const sn_args *args, sn_job_spec *spec)
         spec->cards_given = false;
 }
 
+/* Workers run elsewhere. What is not there stays as it is: whoever needs it says so. */
+static void make_absolute(sn_arena *arena, const char **path)
+{
+    char *absolute = *path ? realpath(*path, NULL) : NULL;
+    if (absolute)
+        *path = sn_arena_str(arena, absolute);
+    free(absolute);
+}
+
+static bool has_tokenizer(sn_arena *arena, const char *folder)
+{
+    return !access(sn_arena_printf(arena, "%s/tokenizer.json", folder), R_OK) ||
+           !access(sn_arena_printf(arena, "%s/vocab.json", folder), R_OK);
+}
+
+/* The folder says what the model is, but for its context, which may be shorter. */
+static sn_status use_init(sn_job_spec *spec)
+{
+    sn_job *j = &spec->job;
+    int64_t sequence = j->gpt.sequence;
+    if (!j->init)
+        return SN_OK;
+    SN_TRY(sn_train_hf_model(j->init, &j->gpt));
+    if (spec->sequence_given && sequence > j->gpt.sequence)
+        return sn_fail(SN_EFIT, "model.sequence is %lld, the model in %s has %lld positions",
+                       (long long) sequence, j->init, (long long) j->gpt.sequence);
+    if (spec->sequence_given)
+        j->gpt.sequence = sequence;
+    j->model = "custom";
+    spec->vocab_given = true;
+    make_absolute(spec->arena, &j->init);
+    if (!j->tokenizer && has_tokenizer(spec->arena, j->init))
+        j->tokenizer = j->init;
+    return SN_OK;
+}
+
+/* Unless the job has a vocabulary of its own it is the tokenizer's. */
+static sn_status use_tokenizer(sn_job_spec *spec)
+{
+    sn_token *token;
+    if (!spec->job.tokenizer)
+        return SN_OK;
+    SN_TRY(sn_tokenizer_open(spec->job.tokenizer, &token));
+    if (!spec->vocab_given)
+        spec->job.gpt.vocab = sn_token_vocab(token);
+    sn_token_free(token);
+    make_absolute(spec->arena, &spec->job.tokenizer);
+    return SN_OK;
+}
+
 sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)
 {
     sn_str notes = {0};
@@ -79,17 +135,15 @@ sn_status sn_read_job(const sn_args *args, const char *word, sn_arena *arena, sn
     if (data_path)
         ret->job.data = sn_arena_str(arena, data_path);
     bool own_job = args->words || sn_args_get(args, "model-config");
+    if (!sn_args_get(args, "resume")) /* a run that goes on knows its model */
+        SN_TRY(use_init(ret));
     if (word && !own_job)
         make_room(args, ret);
     SN_TRY(sn_job_check(ret));
-    const char *cache = sn_cache_dir(arena);
-    SN_TRY(sn_job_corpus(ret->job.data, cache ? cache : "build/data", arena, &ret->job.data));
-    char *absolute = realpath(ret->job.data, NULL);
-    if (absolute) {
-        ret->job.data = sn_arena_str(arena, absolute);
-        free(absolute);
-    }
-    return SN_OK;
+    SN_TRY(sn_read_corpus(ret->job.data, arena, &ret->job.data));
+    make_absolute(arena, &ret->job.data);
+    make_absolute(arena, &ret->job.data_cache);
+    return use_tokenizer(ret);
 }
 
 int sn_load_job(const sn_args *args, const char *word, sn_arena *arena, sn_job_spec *ret)

@@ -188,6 +188,28 @@ sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *t
     return status;
 }
 
+sn_status sn_run_tokenizer(const sn_run *run, sn_job_spec *spec)
+{
+    sn_token *token;
+    sn_str text = {0};
+    if (!spec->job.tokenizer)
+        return SN_OK;
+    SN_TRY(sn_tokenizer_open(spec->job.tokenizer, &token));
+    sn_token_write(token, &text);
+    sn_token_free(token);
+    sn_status status = sn_run_write(run, "tokenizer.json", sn_str_get(&text));
+    sn_str_done(&text);
+    char path[4096];
+    if (status >= 0)
+        status = sn_run_path(run, "tokenizer.json", path);
+    if (status >= 0) {
+        char *absolute = realpath(path, NULL);
+        spec->job.tokenizer = sn_arena_str(spec->arena, absolute ? absolute : path);
+        free(absolute);
+    }
+    return status;
+}
+
 sn_status sn_run_calibrated(const sn_run *run, const sn_calibration *c)
 {
     sn_str out = {0};

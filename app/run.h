@@ -2,8 +2,8 @@
  *
  * run — a run's directory and what the launcher gathers from the workers' pages while it runs.
  *
- *   runs/ID/job.yaml  topology.yaml  plan.txt  calibration.json  metrics.jsonl  rank-N.log
- *   links.json  report.html  recorder-N.bin  checkpoints/           runs/latest -> ID */
+ *   runs/ID/job.yaml  tokenizer.json  topology.yaml  plan.txt  calibration.json  metrics.jsonl
+ *   rank-N.log  links.json  report.html  recorder-N.bin  checkpoints/     runs/latest -> ID */
 #ifndef SN_APP_RUN_H
 #define SN_APP_RUN_H
 
@@ -34,6 +34,10 @@ sn_status sn_run_checkpoints(const char *dir, const sn_job *job, char out[4096])
 /* job.yaml, topology.yaml and plan.txt: what is known before the first step. */
 sn_status sn_run_describe(const sn_run *run, const sn_job *job, const sn_topo *topo,
                           const sn_plan *plan);
+
+/* tokenizer.json: the job's tokenizer, which is from now on that of the run, so that the run stays
+ * whole when the other file goes. Does nothing for a job without one. */
+sn_status sn_run_tokenizer(const sn_run *run, sn_job_spec *spec);
 
 /* calibration.json: what the workers choose algorithms of collectives by; NULL: the topology. */
 sn_status sn_run_calibrated(const sn_run *run, const sn_calibration *c);

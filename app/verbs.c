@@ -58,8 +58,22 @@ static const sn_flag topo_flags[] = {{"json", NULL, "as JSON", false},
 static const sn_flag generate_flags[] = {
     {"prompt", "TEXT", "what to continue", false},
     {"bytes", "N", "how much to write (default 400)", false},
-    {"temperature", "X", "0: always the likeliest byte; default 0.7", false},
+    {"temperature", "X", "0: always the likeliest token; default 0.7", false},
     {"seed", "N", "of the draws (default 1)", false},
+    {0}};
+
+static const sn_flag export_flags[] = {{"to", "FOLDER", "where to; made if missing", false}, {0}};
+
+static const sn_flag tokenize_flags[] = {
+    {"train", "FILE", "learn merges from a text: a file, a directory of *.txt, or a named corpus",
+     false},
+    {"vocab", "N", "tokens to end with: 256 bytes, merges, end of text (default 1024)", false},
+    {"out", "PATH", "where to: a file of the tokenizer.json kind, or a folder for all three",
+     false},
+    {"tokenizer", "PATH", "use this one instead of training: tokenizer.json, or a folder", false},
+    {"encode", "FILE", "write the ids of a text, 20 a line", false},
+    {"decode", "FILE", "write the text of ids that stand in FILE", false},
+    {"json", NULL, "what was done as JSON", false},
     {0}};
 
 static const sn_flag debug_flags[] = {
@@ -117,6 +131,23 @@ const sn_verb sn_verbs[] = {
      "Loads the newest whole checkpoint of a run (default: runs/latest) onto one card.\n\n"
      "  supernode generate --prompt 'And it came to pass' --bytes 300",
      generate_flags, NULL, sn_cmd_generate, false},
+    {"export", "[RUN]", "write a trained model as a folder that others read",
+     "The newest whole checkpoint of a run (default: runs/latest) as a Hugging Face GPT-2 folder:\n"
+     "config.json, model.safetensors and the tokenizer's files. Such a folder is also where a job\n"
+     "can begin, with `init: FOLDER`: it gives the model's sizes, weights and tokenizer.\n\n"
+     "  supernode train --init gpt2/ --data bible-kjv --sequence 256 --steps 100\n"
+     "  supernode export --to gpt2-bible/",
+     export_flags, NULL, sn_cmd_export, false},
+    {"tokenize", "", "learn a tokenizer from a text, or apply one",
+     "Byte-pair encoding in GPT-2's form: any bytes come back as they were, and the files written\n"
+     "(tokenizer.json; in a folder also vocab.json and merges.txt) are read by others. A job "
+     "takes\n"
+     "it with `tokenizer: FILE`; losses stay in nats per byte, so that tokenizers compare.\n\n"
+     "  supernode tokenize --train bible-kjv --vocab 1024 --out tok.json\n"
+     "  supernode train --data bible-kjv --tokenizer tok.json --steps 200\n"
+     "  supernode tokenize --tokenizer tok.json --encode FILE > ids\n"
+     "  supernode tokenize --tokenizer tok.json --decode ids",
+     tokenize_flags, NULL, sn_cmd_tokenize, false},
     {"debug", "[RUN]", "say which rank waits for which, in what",
      "Reads the flight recorders of a run (default: runs/latest): the last 10,000 communication\n"
      "operations of each rank. Works while the job runs or hangs, and after it was killed.\n\n"

@@ -22,6 +22,7 @@
 #include "plan/plan.h"
 #include "pool/pool.h"
 #include "probe/probe.h"
+#include "token/token.h"
 #include "topo/topo.h"
 #include "train/train.h"
 

@@ -87,6 +87,22 @@ sn_status sn_ckpt_load(const sn_ckpt *c, sn_piece *piece, int pieces);
 /* SN_EINVAL naming the first tensor that holds NaN or infinity: for weights from elsewhere. */
 sn_status sn_ckpt_check_finite(const sn_piece *piece, int pieces);
 
+/* ---- GPT-2 as others keep it: a folder with config.json and model.safetensors ---- */
+typedef struct sn_hf_gpt2 {
+    int64_t layers, hidden, heads, sequence, vocab, inner; /* sequence: positions */
+    double epsilon;
+    bool tied;      /* the head is the embedding's table */
+    bool tanh_gelu; /* else GELU is exact */
+} sn_hf_gpt2;
+
+/* SN_ENOTSUP: another model, or a variant of it; SN_EINVAL names the key. */
+sn_status sn_hf_gpt2_config(const char *dir, sn_hf_gpt2 *ret);
+/* Fill F32 pieces of sn_graph_gpt's parameters, whatever block of them. m: sizes of the model that
+ * takes them; its sequence may be shorter than the file's. */
+sn_status sn_hf_gpt2_load(const char *dir, const sn_hf_gpt2 *m, sn_piece *piece, int pieces);
+/* The model of an open checkpoint, in F32. */
+sn_status sn_hf_gpt2_save(const char *dir, const sn_hf_gpt2 *m, const sn_ckpt *c);
+
 /* ---- safetensors, for other uses ---- */
 /* Strict parser of a header in memory: duplicate keys, overlapping or out-of-range offsets, holes,
  * wrong sizes, a header over 100 MB are SN_ECORRUPT naming the tensor; zero-size tensors, scalars,

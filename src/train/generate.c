@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * generate — goes on with a prompt on one card, a byte at a time.
+ * generate — goes on with a prompt on one card, a token at a time.
  *
- *   [ … the last `sequence` bytes … ] → forward → logits at the last byte → softmax(/temperature)
+ *   [ … the last `sequence` tokens … ] → forward → logits at the last one → softmax(/temperature)
  *   → draw → append
  *
- * While the text is shorter than a sequence it stands at the front, followed by bytes that causal
+ * While the text is shorter than a sequence it stands at the front, followed by tokens that causal
  * attention never lets it see. */
 #include <math.h>
 #include <stdlib.h>
@@ -24,25 +24,12 @@ typedef struct writer {
     int32_t *ids;       /* [sequence][1] */
     const void *logits; /* [sequence][1][vocab] */
     sn_dtype dtype;
+    sn_token *token; /* NULL: bytes */
+    int64_t vocab;   /* of the tokenizer: the model's may be larger */
+    double *weight;  /* [vocab] */
+    int32_t *text;   /* ids so far */
+    int64_t texts, cap;
 } writer;
-
-static sn_topo *one_card(const char *kind)
-{
-    sn_topo *topo = sn_topo_create("one card");
-    int host = sn_topo_add_host(topo, "here", 1, sn_memory_available());
-    sn_topo_card card = {.name = "here/c0",
-                         .kind = kind,
-                         .core = 0,
-                         .numa_node = -1,
-                         .share = 1,
-                         .flops_f32 = 1e11,
-                         .flops_bf16 = 1e11,
-                         .memory_bytes = sn_memory_available(),
-                         .memory_bytes_per_s = 1e10};
-    int c = sn_topo_add_card(topo, host, &card);
-    sn_topo_add_link(topo, topo->host[host].vertex, topo->card[c].vertex, 100, 1e10, "shm", false);
-    return topo;
-}
 
 static sn_status find_ends(writer *g)
 {
@@ -70,11 +57,15 @@ static sn_status find_ends(writer *g)
 static sn_status open_writer(writer *g, const sn_job *job)
 {
     g->job = job;
-    g->topo = one_card(job->card_kind);
+    g->topo = train_one_card(job->card_kind);
     SN_TRY(train_plan_one_card(job, g->topo, &g->plan));
     SN_TRY(sn_plan_program(g->plan, 0, &g->program));
     SN_TRY(sn_card_open(job->card_kind, &(sn_card_opts){.threads = 1}, &g->card));
     SN_TRY(sn_exec_create(g->plan, g->program, g->card, NULL, 0, &g->exec));
+    if (job->tokenizer)
+        SN_TRY(sn_tokenizer_open(job->tokenizer, &g->token));
+    g->vocab = SN_MIN(job->gpt.vocab, g->token ? sn_token_vocab(g->token) : 256);
+    g->weight = sn_alloc((size_t) g->vocab * sizeof *g->weight);
     return find_ends(g);
 }
 
@@ -85,6 +76,9 @@ static void close_writer(writer *g)
     sn_program_free(g->program);
     sn_plan_free(g->plan);
     sn_topo_free(g->topo);
+    sn_token_free(g->token);
+    free(g->weight);
+    free(g->text);
 }
 
 /* ---- parameters: masters from the file, working parameters from the masters ---- */
@@ -122,36 +116,79 @@ static double logit(const writer *g, int64_t position, int64_t v)
                               : (double) sn_bf16_to_f32(((const uint16_t *) g->logits)[at]);
 }
 
-static uint8_t draw(const writer *g, int64_t position, double temperature, double uniform)
+static int32_t draw(writer *g, int64_t position, double temperature, double uniform)
 {
-    double weight[256], sum = 0, top = -INFINITY;
-    int64_t n = SN_MIN(256, g->job->gpt.vocab), likeliest = 0;
+    double *weight = g->weight, sum = 0, top = -INFINITY;
+    int64_t n = g->vocab, likeliest = 0;
     for (int64_t v = 0; v < n; v++)
         if (logit(g, position, v) > top) {
             top = logit(g, position, v);
             likeliest = v;
         }
     if (temperature <= 0)
-        return (uint8_t) likeliest;
+        return (int32_t) likeliest;
     for (int64_t v = 0; v < n; v++)
         sum += weight[v] = exp((logit(g, position, v) - top) / temperature);
     double left = uniform * sum;
     for (int64_t v = 0; v < n; v++)
         if ((left -= weight[v]) < 0)
-            return (uint8_t) v;
-    return (uint8_t) (n - 1);
+            return (int32_t) v;
+    return (int32_t) (n - 1);
 }
 
-static sn_status next(writer *g, const sn_str *text, double temperature, double uniform,
-                      uint8_t *ret)
+static sn_status next(writer *g, double temperature, double uniform, int32_t *ret)
 {
-    int64_t sequence = g->job->gpt.sequence, seen = SN_MIN(sequence, (int64_t) text->len);
-    const uint8_t *tail = (const uint8_t *) text->data + text->len - seen;
+    int64_t sequence = g->job->gpt.sequence, seen = SN_MIN(sequence, g->texts);
+    const int32_t *tail = g->text + g->texts - seen;
     for (int64_t t = 0; t < sequence; t++)
         g->ids[t] = t < seen ? tail[t] : 0;
     int64_t time_ns[SN_TIME_KINDS] = {0};
     SN_TRY(sn_exec_run(g->exec, 0, g->program->gather_first, sn_now() + 30 * SN_SEC, time_ns));
     *ret = draw(g, seen - 1, temperature, uniform);
+    return SN_OK;
+}
+
+/* ---- the text ---- */
+
+static void append(void *ctx, const int32_t *id, int64_t count)
+{
+    writer *g = ctx;
+    if (g->texts + count > g->cap) {
+        g->cap = 2 * (g->texts + count);
+        g->text = sn_realloc(g->text, (size_t) g->cap * sizeof *g->text);
+    }
+    memcpy(g->text + g->texts, id, (size_t) count * sizeof *id);
+    g->texts += count;
+}
+
+static void start(writer *g, const char *prompt)
+{
+    const uint8_t *p = (const uint8_t *) prompt;
+    int64_t n = (int64_t) strlen(prompt);
+    if (g->token) {
+        sn_token_encode(g->token, p, n, append, g);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++)
+        append(g, &(int32_t){p[i]}, 1);
+}
+
+static sn_status go_on(writer *g, int64_t bytes, double temperature, uint64_t seed, sn_str *out)
+{
+    for (int64_t i = 0, written = 0; written < bytes && i < bytes; i++) {
+        int32_t id;
+        SN_TRY(next(g, temperature, sn_hash_uniform(seed, 0, (uint64_t) i), &id));
+        if (g->token && sn_token_special(g->token, id))
+            break; /* the end of the text */
+        append(g, &id, 1);
+        uint8_t byte = (uint8_t) id;
+        const uint8_t *text = &byte;
+        int64_t n = 1;
+        if (g->token)
+            text = sn_token_text(g->token, id, &n);
+        sn_str_add_n(out, (const char *) text, (size_t) n);
+        written += n;
+    }
     return SN_OK;
 }
 
@@ -166,11 +203,9 @@ sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char 
     sn_status status = open_writer(&g, job);
     if (status >= 0)
         status = load_params(&g, ckpt_dir);
-    for (int64_t i = 0; status >= 0 && i < bytes; i++) {
-        uint8_t byte;
-        status = next(&g, &text, temperature, sn_hash_uniform(seed, 0, (uint64_t) i), &byte);
-        if (status >= 0)
-            sn_str_add_n(&text, (const char *) &byte, 1);
+    if (status >= 0) {
+        start(&g, sn_str_get(&text));
+        status = go_on(&g, bytes, temperature, seed, &text);
     }
     if (status >= 0)
         sn_str_add_n(out, sn_str_get(&text), text.len);

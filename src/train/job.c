@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * job — a job's numbers turned into a plan. */
+#include "os/os.h"
 #include "train/parts.h"
 
 static sn_status build(void *ctx, sn_arena *arena, int64_t micro_batch, double tokens_per_step,
@@ -33,6 +34,24 @@ sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan
     sn_plan_opts opts = plan_opts(job, topo, cards);
     SN_TRY(sn_job_compression(job, topo, 0, 0, &opts.compression, NULL));
     return sn_plan_make(&opts, ret);
+}
+
+sn_topo *train_one_card(const char *kind)
+{
+    sn_topo *topo = sn_topo_create("one card");
+    int host = sn_topo_add_host(topo, "here", 1, sn_memory_available());
+    sn_topo_card card = {.name = "here/c0",
+                         .kind = kind,
+                         .core = 0,
+                         .numa_node = -1,
+                         .share = 1,
+                         .flops_f32 = 1e11,
+                         .flops_bf16 = 1e11,
+                         .memory_bytes = sn_memory_available(),
+                         .memory_bytes_per_s = 1e10};
+    int c = sn_topo_add_card(topo, host, &card);
+    sn_topo_add_link(topo, topo->host[host].vertex, topo->card[c].vertex, 100, 1e10, "shm", false);
+    return topo;
 }
 
 /* One card, one sample, no backward: for generating. */

@@ -34,6 +34,12 @@ sn_time train_deadline(const train_worker *w)
     return sn_now() + (sn_time) (patience * (double) SN_SEC) + 4 * w->step_ns;
 }
 
+/* What was taken so far says where to go on, also after a change of batch_size. */
+int64_t train_first_sample(const train_worker *w)
+{
+    return w->at.tokens / w->job->gpt.sequence;
+}
+
 static bool asked_to_stop(const train_worker *w, uint32_t how)
 {
     return __atomic_load_n(&w->page->stop, __ATOMIC_RELAXED) >= how;
@@ -159,7 +165,7 @@ static void measure(loop *l, int64_t step, sn_time began, const int64_t time_ns[
     sn_step_metrics *row = &l->row;
     *row = (sn_step_metrics){.step = step + 1,
                              .tokens = w->job->batch * w->job->gpt.sequence,
-                             .loss = (double) scalars[0],
+                             .loss = (double) scalars[0] / sn_tokens_mean_bytes(w->tokens),
                              .grad_norm = sqrt((double) scalars[1]),
                              .lr = sn_job_lr(w->job, step),
                              .val_loss = NAN,
@@ -205,7 +211,10 @@ static sn_status one_step(loop *l, int64_t step)
     sn_time began = sn_now();
     sn_recorder_step(w->recorder, step);
     SN_TRY(vote_post(l));
-    train_feed_step(&w->feed, w->text, w->job->seed, step);
+    if (w->prefetch)
+        SN_TRY(train_prefetch_take(w->prefetch, train_deadline(w)));
+    else
+        train_feed_step(&w->feed, w->tokens, w->job->seed, train_first_sample(w));
     set_hyper(w, step);
     sn_exec_set_wire(w->exec, step < w->job->compression.warmup ? SN_WIRE_PLAIN : SN_WIRE_CODED);
     SN_TRY(sn_exec_run(w->exec, 0, w->program->instrs, train_deadline(w), time_ns));

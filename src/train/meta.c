@@ -13,13 +13,27 @@ typedef struct number {
     int64_t value;
 } number;
 
-#define MODEL_NUMBERS 6
+#define MODEL_NUMBERS 15
+#define OLD_NUMBERS                                                                                \
+    6 /* those that every checkpoint has; the others were 0 before there was a choice */
 
 static void model_numbers(const sn_gpt *g, number ret[MODEL_NUMBERS])
 {
-    const number all[MODEL_NUMBERS] = {
-        {"layers", g->layers},     {"hidden", g->hidden}, {"heads", g->heads},
-        {"sequence", g->sequence}, {"vocab", g->vocab},   {"mlp", g->mlp ? g->mlp : 4 * g->hidden}};
+    const number all[MODEL_NUMBERS] = {{"layers", g->layers},
+                                       {"hidden", g->hidden},
+                                       {"heads", g->heads},
+                                       {"sequence", g->sequence},
+                                       {"vocab", g->vocab},
+                                       {"mlp", g->mlp ? g->mlp : 4 * g->hidden},
+                                       {"kv_heads", g->kv_heads},
+                                       {"rotary", g->rotary},
+                                       {"activation", g->act},
+                                       {"gated", g->gated},
+                                       {"rms", g->rms},
+                                       {"tied", g->tied},
+                                       {"no_bias", g->no_bias},
+                                       {"experts", g->experts},
+                                       {"experts_used", g->experts_used}};
     memcpy(ret, all, sizeof(all));
 }
 
@@ -49,7 +63,7 @@ static sn_status compare_model(const json_t *root, const sn_job *job)
     sn_str differ = {0};
     for (int i = 0; i < MODEL_NUMBERS; i++) {
         const json_t *v = json_object_get(saved, model[i].name);
-        int64_t was = json_is_integer(v) ? json_integer_value(v) : -1;
+        int64_t was = json_is_integer(v) ? json_integer_value(v) : i < OLD_NUMBERS ? -1 : 0;
         if (was != model[i].value)
             sn_str_printf(&differ, "%s%s %" PRId64 " there, %" PRId64 " in this job",
                           differ.len ? "; " : "", model[i].name, was, model[i].value);

@@ -42,6 +42,7 @@ double train_codec_rate(void); /* bytes of f32 a second, measured now with auto'
 const char *train_compression_text(const sn_job *job, char out[96]);
 
 /* ---- job.c ---- */
+sn_topo *train_one_card(const char *kind); /* with the memory that there is */
 sn_status train_plan_one_card(const sn_job *job, const sn_topo *topo, sn_plan **ret);
 
 /* ---- feed.c: the input slots of a program, found once ---- */
@@ -59,14 +60,33 @@ typedef struct train_feed {
     int64_t sequence, micro_batch; /* samples of a whole micro-batch */
 } train_feed;
 
+/* ---- order.c: a permutation of 0 … n − 1 for each (seed, epoch), held nowhere ---- */
+uint64_t train_permute(uint64_t seed, uint64_t epoch, uint64_t n, uint64_t i);
+
 sn_status train_feed_init(const sn_plan *plan, const sn_program *program, sn_exec *exec,
                           sn_arena *arena, train_feed *ret);
-void train_feed_step(const train_feed *f, const sn_text *text, uint64_t seed, int64_t step);
+/* The batch whose first sample is number `first` of all that the job takes. */
+void train_feed_step(const train_feed *f, const sn_tokens *t, uint64_t seed, int64_t first);
 /* Held-out windows number first, first + stride, … for samples [0, count) of this pass; none for
  * the rest of the batch. */
-void train_feed_held(const train_feed *f, const sn_text *text, const int64_t *window,
+void train_feed_held(const train_feed *f, const sn_tokens *t, const int64_t *window,
                      int64_t windows);
-int64_t train_held_windows(const sn_text *text, int64_t sequence);
+int64_t train_held_windows(const sn_tokens *t, int64_t sequence);
+
+/* ---- prefetch.c: a thread that fills batches ahead of the steps ---- */
+typedef struct train_prefetch train_prefetch;
+/* Batches `first`, first + batch, …: `batches` of them, at most `depth` ahead. Borrows f, t. */
+sn_status train_prefetch_open(const train_feed *f, const sn_tokens *t, uint64_t seed, int64_t first,
+                              int64_t batch, int64_t batches, int depth, train_prefetch **ret);
+/* The next batch into f's inputs. Allocates nothing. SN_ETIME: the data did not come. */
+sn_status train_prefetch_take(train_prefetch *p, sn_time deadline);
+void train_prefetch_close(train_prefetch *p); /* NULL is fine */
+
+/* ---- text.c ---- */
+#define TRAIN_COPY_BYTES_MAX (INT64_C(64) << 20) /* a larger text is mapped */
+/* As sn_text_open; cache: where the one file of a large directory is kept, NULL: in it. */
+sn_status train_text_open(const char *path, const char *cache, double held_out, int64_t sequence,
+                          sn_text **ret);
 
 /* ---- state.c ---- */
 void train_state_init(const sn_plan *plan, const sn_program *program, sn_exec *exec, uint64_t seed);
@@ -77,6 +97,11 @@ int train_state_pieces(const sn_plan *plan, const sn_program *program, sn_exec *
 /* Fill all of them. What was seen of a master, where the checkpoint does not say, is the master. */
 sn_status train_state_load(const sn_program *program, const sn_ckpt *c, sn_piece *piece,
                            int pieces);
+
+/* ---- hf.c ---- */
+/* Masters, and what was seen of them, from job->init. */
+sn_status train_state_from_hf(const sn_job *job, const sn_plan *plan, const sn_program *program,
+                              sn_exec *exec);
 
 /* ---- meta.c: what a checkpoint says beside its tensors ---- */
 typedef struct train_meta {
@@ -104,7 +129,7 @@ typedef struct train_worker {
     const char *why;
     int rank, world;
     sn_arena *arena;
-    sn_text *text;
+    sn_tokens *tokens;
     sn_card *card;
     sn_plan *plan;
     sn_program *program;
@@ -112,7 +137,8 @@ typedef struct train_worker {
     sn_coll_group *all; /* the whole job, for what is no part of a program */
     sn_exec *exec;
     train_feed feed;
-    int64_t *window; /* [batch], for evaluating */
+    train_prefetch *prefetch; /* NULL: batches are filled as they are needed */
+    int64_t *window;          /* [batch], for evaluating */
     sn_piece *save, *load;
     int saves, loads;
     const char *ckpt_dir;
@@ -130,6 +156,7 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
                             const sn_train_opts *opts);
 void train_worker_close(train_worker *w);
 sn_time train_deadline(const train_worker *w);
+int64_t train_first_sample(const train_worker *w); /* of the next step */
 void train_warn(train_worker *w, const char *what);
 /* The same for a whole sentence. Only rank 0 speaks: what all ranks know is said once. */
 void train_say(train_worker *w, const char *text);

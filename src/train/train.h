@@ -8,8 +8,8 @@
  *
  * Invariants
  *  1. No allocation in the step loop (after the first step).
- *  2. The batch of step s depends on (seed, s) only, not on the split; so losses agree for every
- *     split and a resumed run sees the samples it would have seen.
+ *  2. The samples after n samples depend on (seed, n) only, not on the split; so losses agree for
+ *     every split and a resumed run sees the samples it would have seen.
  *  3. A checkpoint holds everything that the next step depends on: masters, moments, step, seed,
  *     data fingerprint.
  *  4. Every failure leaves as a sentence that names step, rank, host and operation. */
@@ -22,15 +22,20 @@
 #include "kern/kern.h"
 #include "mon/mon.h"
 #include "plan/plan.h"
+#include "token/token.h"
 
 /* A training job as plain numbers: what the job file says once read and resolved. */
 typedef struct sn_job {
     const char *model; /* preset name or "custom" */
     sn_gpt gpt;
+    const char *init; /* a Hugging Face GPT-2 folder to begin with; NULL: weights are drawn */
     int tensor, pipeline, data_parallel; /* 0 auto */
     int64_t accumulation, batch, steps;
-    const char *data; /* file or directory */
-    double held_out;  /* fraction at the end kept for validation, 0.05 */
+    const char *data;       /* file or directory */
+    const char *tokenizer;  /* tokenizer.json, or a folder with its files; NULL: bytes */
+    const char *data_cache; /* where the text's other forms are kept; NULL: beside it */
+    int prefetch;    /* batches read ahead by a thread; 0: 2 where the text is mapped, else none */
+    double held_out; /* fraction at the end kept for validation, 0.05 */
     struct {
         const char *name; /* "adamw" */
         double lr, lr_min, beta1, beta2, eps, weight_decay, clip;
@@ -63,22 +68,61 @@ double sn_job_lr(const sn_job *job, int64_t step);
 
 /* ---- text ---- */
 typedef struct sn_text sn_text;
-/* A file, or a directory whose regular *.txt files are taken in name order. SN_EINVAL /
+/* A file, or a directory whose regular *.txt files are taken in name order. Beyond 64 MiB it is
+ * mapped, not read; a directory then has its files copied into one beside them, once. SN_EINVAL /
  * SN_ENOTFOUND / SN_EPERM with the absolute path: missing, empty, not readable, shorter than
  * `sequence` + 1 in either part. */
 sn_status sn_text_open(const char *path, double held_out, int64_t sequence, sn_text **ret);
 void sn_text_close(sn_text *t);
 int64_t sn_text_train_bytes(const sn_text *t);
 int64_t sn_text_held_bytes(const sn_text *t);
-const uint8_t *sn_text_train(const sn_text *t); /* mapped (one file) or read (several) */
+const uint8_t *sn_text_train(const sn_text *t);
 const uint8_t *sn_text_held(const sn_text *t);
+/* Of all bytes; of a mapped text: of its length and 1,024 blocks of it. */
 uint64_t sn_text_fingerprint(const sn_text *t);
+bool sn_text_mapped(const sn_text *t);
+
+/* ---- the text as what a model sees: ids ---- */
+/* A tokenizer.json, or a folder with that or with vocab.json and merges.txt. */
+sn_status sn_tokenizer_open(const char *path, sn_token **ret);
+
+typedef struct sn_tokens sn_tokens;
+/* Of the job's data, tokenizer, held_out and sequence. Without a tokenizer a byte is a token. With
+ * one the ids are kept in a file (beside the text, or in data_cache), written once and then mapped.
+ * SN_EINVAL: shorter than a sequence + 1 in either part; SN_EFIT: the model's vocab is smaller. */
+sn_status sn_tokens_open(const sn_job *job, sn_tokens **ret);
+void sn_tokens_close(sn_tokens *t);
+const sn_text *sn_tokens_text(const sn_tokens *t);
+sn_token *sn_tokens_tokenizer(const sn_tokens *t); /* NULL: bytes */
+int64_t sn_tokens_train(const sn_tokens *t);       /* how many */
+int64_t sn_tokens_held(const sn_tokens *t);
+bool sn_tokens_mapped(const sn_tokens *t);
+/* Ids [from, from + count) of one part, to every stride-th place. */
+void sn_tokens_read(const sn_tokens *t, bool held, int64_t from, int64_t count, int32_t *to,
+                    int64_t stride);
+int64_t sn_tokens_bytes(const sn_tokens *t, bool held, int64_t from, int64_t count);
+double sn_tokens_mean_bytes(const sn_tokens *t); /* of the training part, a token */
+uint64_t sn_tokens_fingerprint(const sn_tokens *t);
 
 /* The interpolated (Witten–Bell) n-gram model: trained on the training part, nats per byte on the
  * held-out part. Source: Witten & Bell, "The zero-frequency problem", IEEE Trans. Inf. Theory
  * 37(4), 1991. ~1–2 s for 4 MB, order 4. */
 sn_status sn_ngram_loss(const uint8_t *train, int64_t train_bytes, const uint8_t *held,
                         int64_t held_bytes, int order, double *ret_nats_per_byte);
+
+/* ---- pictures with labels ---- */
+typedef struct sn_images sn_images;
+/* The idx files PREFIX-images-idx3-ubyte and PREFIX-labels-idx1-ubyte of a folder, plain or with
+ * .gz; PREFIX "train" and "t10k" in MNIST and its likes. SN_ECORRUPT says which and why. */
+sn_status sn_images_open(const char *folder, const char *prefix, sn_images **ret);
+void sn_images_close(sn_images *m); /* NULL is fine */
+int64_t sn_images_count(const sn_images *m, int64_t *ret_height, int64_t *ret_width);
+/* Pictures first … as [count, height, width] from 0 to 1; after the last comes the first. */
+void sn_images_get(const sn_images *m, int64_t first, int64_t count, float *pixels,
+                   int32_t *labels);
+/* Samples first … of shuffled epochs: each takes every picture once, in an order of its own. */
+void sn_images_draw(const sn_images *m, uint64_t seed, int64_t first, int64_t count, float *pixels,
+                    int32_t *labels);
 
 /* ---- plan of a job ---- */
 /* The job's compression as codecs. `auto` weighs a link of that many bytes a second (0: the
@@ -136,8 +180,8 @@ typedef struct sn_train_opts {
 
 typedef struct sn_train_result {
     int64_t steps, first_step;
-    double final_loss; /* on all held-out text; NaN when stopped early */
-    double train_loss; /* of the last step */
+    double final_loss; /* on all held-out text, nats per byte; NaN when stopped early */
+    double train_loss; /* of the last step, nats per byte */
     bool stopped;      /* page->stop asked for it; a checkpoint was written */
     double plain_bytes,
         coded_bytes; /* of all ranks: what data groups received from other hosts, had it been plain,
@@ -151,10 +195,19 @@ typedef struct sn_train_result {
 sn_status sn_train_worker(sn_boot *boot, const sn_net_opts *net, const sn_train_opts *opts,
                           sn_train_result *ret);
 
+/* ---- folders that others read ---- */
+/* The numbers of a GPT-2 folder as a model of ours. */
+sn_status sn_train_hf_model(const char *dir, sn_gpt *ret);
+/* The newest checkpoint of ckpt_dir as such a folder: config.json, model.safetensors and the
+ * tokenizer's files. SN_ENOTSUP: the model is not GPT-2's shape; the sentence says where. */
+sn_status sn_train_export(const sn_job *job, const char *ckpt_dir, const char *to);
+
 /* ---- after training: one card, any checkpoint ---- */
-/* Continue `prompt` by `bytes` bytes (temperature 0: always the likeliest one); loads the newest
- * checkpoint of dir onto one card. */
+/* Continue `prompt` by about `bytes` bytes, whole tokens (temperature 0: always the likeliest one),
+ * or until the model ends the text; loads the newest checkpoint of dir onto one card. */
 sn_status sn_train_generate(const sn_job *job, const char *ckpt_dir, const char *prompt,
                             int64_t bytes, double temperature, uint64_t seed, sn_str *out);
+
+#include "train/trainer.h"
 
 #endif

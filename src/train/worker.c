@@ -67,7 +67,7 @@ static sn_status join(train_worker *w, const sn_net_opts *net)
 
 static sn_status read_and_plan(train_worker *w)
 {
-    SN_TRY(sn_text_open(w->job->data, w->job->held_out, w->job->gpt.sequence, &w->text));
+    SN_TRY(sn_tokens_open(w->job, &w->tokens));
     SN_TRY(sn_job_plan(w->job, w->opts->topo, w->world, &w->plan));
     if (w->plan->world != w->world)
         return sn_fail(SN_EFIT,
@@ -147,7 +147,7 @@ static sn_status agree(train_worker *w, sn_status status)
     if (status >= 0) {
         mine.plan = hash_plan(w);
         mine.numbers = hash_numbers(w->job);
-        mine.data = sn_text_fingerprint(w->text);
+        mine.data = sn_tokens_fingerprint(w->tokens);
     }
     mine.attempt = sn_hash64((uint64_t) sn_now_wall(), (uint64_t) getpid(), 0);
     status = exchange(w, status, &mine, all);
@@ -368,15 +368,28 @@ static sn_status open_metrics(train_worker *w)
     return status;
 }
 
+static sn_status open_prefetch(train_worker *w)
+{
+    int depth = w->job->prefetch ? w->job->prefetch : sn_tokens_mapped(w->tokens) ? 2 : 0;
+    int64_t steps = w->job->steps - w->at.step;
+    if (!depth || steps <= 0)
+        return SN_OK;
+    return train_prefetch_open(&w->feed, w->tokens, w->job->seed, train_first_sample(w),
+                               w->job->batch, steps, depth, &w->prefetch);
+}
+
 /* Masters and moments, drawn or loaded. */
 static sn_status fill_state(train_worker *w)
 {
     train_state_init(w->plan, w->program, w->exec, w->job->seed);
     if (w->opts->resume)
         SN_TRY(train_restore(w));
+    if (w->job->init && w->saved_step < 0)
+        SN_TRY(train_state_from_hf(w->job, w->plan, w->program, w->exec));
     w->result.first_step = w->result.steps = w->at.step;
     __atomic_store_n(&w->page->first_step, w->at.step, __ATOMIC_RELAXED);
     __atomic_store_n(&w->page->step, w->at.step, __ATOMIC_RELEASE);
+    SN_TRY(open_prefetch(w));
     return open_metrics(w);
 }
 
@@ -418,6 +431,7 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
 void train_worker_close(train_worker *w)
 {
     sn_metrics_close(w->metrics);
+    train_prefetch_close(w->prefetch);
     sn_exec_free(w->exec);
     sn_card_close(w->card);
     if (w->all)
@@ -425,7 +439,7 @@ void train_worker_close(train_worker *w)
     sn_coll_close(w->coll);
     sn_program_free(w->program);
     sn_plan_free(w->plan);
-    sn_text_close(w->text);
+    sn_tokens_close(w->tokens);
     sn_net_close(w->net);
     sn_recorder_close(w->recorder, w->ended, w->why);
     sn_arena_free(w->arena);

@@ -6,7 +6,7 @@ import pytest
 
 from conftest import SUPERNODE, run
 
-VERBS = ['train', 'plan', 'coll', 'topo', 'generate', 'bench', 'man', 'completion']
+VERBS = ['train', 'plan', 'coll', 'topo', 'generate', 'export', 'tokenize', 'bench', 'man', 'completion']
 
 
 def test_help_lists_every_verb():

@@ -16,14 +16,14 @@ static void close_to(double got, double expected, double relative, const char *w
 static void compute_oracle(void)
 {
     world *w = world_create();
-    sn_text *text;
-    assert_ok(sn_text_open(world_text, w->job.held_out, w->job.gpt.sequence, &text));
-    naive n = naive_open(&w->job, text, "ref");
+    sn_tokens *tokens;
+    assert_ok(sn_tokens_open(&w->job, &tokens));
+    naive n = naive_open(&w->job, tokens, "ref");
     for (int s = 0; s < STEPS; s++)
         want[s] = naive_step(&n, s);
     want_final = naive_evaluate(&n);
     naive_close(&n);
-    sn_text_close(text);
+    sn_tokens_close(tokens);
     world_free(w);
     assert_true(want[STEPS - 1] < want[0] - 0.5); /* it learns */
 }

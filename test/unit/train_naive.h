@@ -12,7 +12,7 @@
 
 typedef struct naive {
     const sn_job *job;
-    const sn_text *text;
+    const sn_tokens *tokens;
     sn_arena *arena;
     sn_graph *g;
     sn_card *card;
@@ -22,9 +22,9 @@ typedef struct naive {
     double **master;
 } naive;
 
-static naive naive_open(const sn_job *job, const sn_text *text, const char *kind)
+static naive naive_open(const sn_job *job, const sn_tokens *tokens, const char *kind)
 {
-    naive n = {.job = job, .text = text, .arena = sn_arena_create()};
+    naive n = {.job = job, .tokens = tokens, .arena = sn_arena_create()};
     assert_ok(sn_graph_gpt(n.arena, &job->gpt, job->batch,
                            (double) (job->batch * job->gpt.sequence), &n.g));
     assert_ok(sn_graph_backward(n.g));
@@ -142,7 +142,7 @@ static double naive_step(naive *n, int64_t step)
 {
     train_input input[2];
     train_feed f = naive_feed(n, input);
-    train_feed_step(&f, n->text, n->job->seed, step);
+    train_feed_step(&f, n->tokens, n->job->seed, step * n->job->batch);
     naive_run(n, true);
     naive_adamw(n, step);
     return (double) *(float *) n->at[n->g->loss];
@@ -153,17 +153,17 @@ static double naive_evaluate(naive *n)
 {
     train_input input[2];
     train_feed f = naive_feed(n, input);
-    int64_t all = train_held_windows(n->text, f.sequence), window[256];
+    int64_t all = train_held_windows(n->tokens, f.sequence), window[256];
     double sum = 0;
     for (int64_t at = 0; at < all; at += n->job->batch) {
         int64_t k = SN_MIN(n->job->batch, all - at);
         for (int64_t i = 0; i < k; i++)
             window[i] = at + i;
-        train_feed_held(&f, n->text, window, k);
+        train_feed_held(&f, n->tokens, window, k);
         naive_run(n, false);
         sum += (double) *(float *) n->at[n->g->loss] * (double) (f.sequence * n->job->batch);
     }
-    return sum / (double) (sn_text_held_bytes(n->text) - 1);
+    return sum / (double) sn_tokens_bytes(n->tokens, true, 1, sn_tokens_held(n->tokens) - 1);
 }
 
 static void naive_close(naive *n)
