@@ -9,6 +9,7 @@
 
 #include "kern/cpu/vec.h"
 
+#include "kern/cpu/panel.h"
 #include "kern/cpu/tile.h"
 
 #include "kern/cpu/k_embed.c"
@@ -19,6 +20,7 @@
 #include "kern/cpu/k_gelu.c"
 #include "kern/cpu/k_norm.c"
 #include "kern/cpu/k_optimizer.c"
+#include "kern/cpu/k_product.c"
 #include "kern/cpu/k_xent.c"
 
 #include "kern/cpu/k_table.c"

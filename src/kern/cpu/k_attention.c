@@ -75,10 +75,9 @@ static void unpack_rows(const heads *h, const float *from, int64_t step, float s
 static void pack_keys(const heads *h, const float *from, int64_t step, float *to)
 {
     for (int64_t j = 0; j < h->keys; j += TILE_COLS) {
-        int64_t n = SN_MIN(h->t - j, TILE_COLS);
-        if (n < TILE_COLS)
-            memset(to + j * h->e, 0, (size_t) (h->e * TILE_COLS) * sizeof *to);
-        transpose(from + j * step, step, to + j * h->e, TILE_COLS, n, h->e);
+        for (int64_t v = 0; v < TILE_COLS; v += LANES)
+            pack_strip(from + (j + v) * step, step, h->e, h->t - j - v, to + j * h->e + v,
+                       TILE_COLS);
     }
 }
 

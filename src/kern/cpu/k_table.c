@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of one width. Ops that only move bytes are the oracle's; products are
- * oneDNN's, which chooses its own width. */
+ * The table of one width. Ops that only move bytes are the oracle's. */
 
 #define PRODUCT                                                                                    \
     {                                                                                              \
-        .prepare = cpu_product_prepare, .run = cpu_product_run, .done = cpu_product_done,          \
-        .accumulates = 1                                                                           \
+        .prepare = product_prepare, .run = product, .done = cpu_product_done, .accumulates = 1     \
     }
 
 const cpu_isa *CPU(isa)(void)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by oneDNN: linear and its two adjoints are one matrix product each, with operands read
+ * Products by oneDNN: for cards of several threads, and for few rows, where packing would not pay.
+ * Linear and its two adjoints are one matrix product each, with operands read
  * as they lie (transposition is a matter of strides):
  *
  *   linear      y[M,N]  = x[M,K] · w[N,K]ᵀ + b      linear_dx  dx[M,K] = dy[M,N] · w[N,K]
@@ -71,22 +72,6 @@ void cpu_engine_free(cpu_engine *e)
     free(e);
 }
 
-/* C[m,n] = A[m,k]·B[k,n]; transposed operands are stored the other way round. */
-typedef struct form {
-    int64_t m, n, k;
-    bool a_transposed, b_transposed;
-} form;
-
-static form form_of(const sn_kernel *k)
-{
-    const kern_dims *d = &k->d;
-    if (k->spec.op == SN_OP_LINEAR)
-        return (form){d->rows, d->cols, d->inner, false, true};
-    if (k->spec.op == SN_OP_LINEAR_DX)
-        return (form){d->rows, d->inner, d->cols, false, false};
-    return (form){d->cols, d->inner, d->rows, true, false};
-}
-
 static dnnl_status_t matrix(dnnl_memory_desc_t *ret, int64_t rows, int64_t cols, bool transposed)
 {
     dnnl_dims_t dims = {rows, cols}, strides = {transposed ? 1 : cols, transposed ? rows : 1};
@@ -96,7 +81,7 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *ret, int64_t rows, int64_t cols,
 static sn_status describe(sn_kernel *k, const cpu_engine *e, dnnl_primitive_attr_t attr,
                           dnnl_memory_desc_t desc[OPERANDS], dnnl_primitive_desc_t *ret)
 {
-    form f = form_of(k);
+    product_form f = product_form_of(k);
     dnnl_matmul_desc_t op;
     bool bias = kern_given(k, 2);
     TRY_DNNL(k, matrix(&desc[A], f.m, f.k, f.a_transposed));
@@ -143,7 +128,7 @@ sn_status cpu_product_prepare(sn_kernel *k)
     dnnl_memory_desc_t desc[OPERANDS];
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd = NULL;
-    form f = form_of(k);
+    product_form f = product_form_of(k);
     if (f.m == 0 || f.n == 0 || f.k == 0)
         return SN_OK; /* run does without */
     omp_set_num_threads(k->card->threads);
@@ -174,7 +159,7 @@ void cpu_product_done(sn_kernel *k)
 /* No element of A or B: each sum is empty, and C the bias or zero. */
 static void run_empty(const sn_kernel *k, const float *bias, float *c)
 {
-    form f = form_of(k);
+    product_form f = product_form_of(k);
     for (int64_t i = 0; i < f.m * f.n; i++)
         c[i] = (kern_adds(k, 0) ? c[i] : 0) + (bias ? bias[i % f.n] : 0);
 }

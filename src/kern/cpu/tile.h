@@ -123,48 +123,4 @@ static void tile_by_columns(const tile_args *t)
     }
 }
 
-/* dst[c][r] = src[r][c] for `rows` × `cols`; src rows are src_step apart, dst rows dst_step. 4 × 4
- * blocks in registers, the rest one by one. */
-typedef float quad __attribute__((vector_size(16)));
-
-static inline quad quad_load(const float *p)
-{
-    quad q;
-    memcpy(&q, p, sizeof q);
-    return q;
-}
-
-static inline void transpose_4x4(const float *src, int64_t src_step, float *dst, int64_t dst_step)
-{
-    quad a = quad_load(src), b = quad_load(src + src_step);
-    quad c = quad_load(src + 2 * src_step), d = quad_load(src + 3 * src_step);
-    quad ab0 = __builtin_shufflevector(a, b, 0, 4, 1, 5),
-         ab1 = __builtin_shufflevector(a, b, 2, 6, 3, 7);
-    quad cd0 = __builtin_shufflevector(c, d, 0, 4, 1, 5),
-         cd1 = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-    quad out[4] = {__builtin_shufflevector(ab0, cd0, 0, 1, 4, 5),
-                   __builtin_shufflevector(ab0, cd0, 2, 3, 6, 7),
-                   __builtin_shufflevector(ab1, cd1, 0, 1, 4, 5),
-                   __builtin_shufflevector(ab1, cd1, 2, 3, 6, 7)};
-    for (int i = 0; i < 4; i++)
-        memcpy(dst + i * dst_step, &out[i], sizeof out[i]);
-}
-
-static void transpose(const float *src, int64_t src_step, float *dst, int64_t dst_step,
-                      int64_t rows, int64_t cols)
-{
-    int64_t r = 0;
-    for (; r + 4 <= rows; r += 4) {
-        int64_t c = 0;
-        for (; c + 4 <= cols; c += 4)
-            transpose_4x4(src + r * src_step + c, src_step, dst + c * dst_step + r, dst_step);
-        for (; c < cols; c++)
-            for (int i = 0; i < 4; i++)
-                dst[c * dst_step + r + i] = src[(r + i) * src_step + c];
-    }
-    for (; r < rows; r++)
-        for (int64_t c = 0; c < cols; c++)
-            dst[c * dst_step + r] = src[r * src_step + c];
-}
-
 #endif

@@ -10,6 +10,7 @@
  *   v_first(x, n, other)   the first n ≤ LANES lanes of x, then other's
  *   v_round          to the nearest whole number       v_scale(x, n)   x·2^n for whole n in ±250
  *   v_sum, v_top     of the lanes, always in the same order
+ *   v_transpose(r)   LANES vectors as a square, turned over its diagonal
  *   v_widen_n, v_narrow_n   n ≤ LANES BF16 values, as sn_bf16_to_f32 and sn_f32_to_bf16
  *
  * NaN passes through every function here, exp and the GELU gates included: a NaN activation must
