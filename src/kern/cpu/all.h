@@ -10,7 +10,6 @@
 #include "kern/cpu/vec.h"
 
 #include "kern/cpu/panel.h"
-#include "kern/cpu/tile.h"
 
 #include "kern/cpu/k_embed.c"
 

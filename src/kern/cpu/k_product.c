@@ -87,7 +87,7 @@ static void pack_b(const product_run *r, int64_t k, int64_t deep, int64_t n, int
         if (f->b_transposed)
             pack_columns_of_b(r->b + n * f->k + k + at, f->k, part, wide, to);
         else
-            pack_rows_of_b(r->b + (k + at) * f->n + n, f->n, part, wide, to);
+            pack_rows_of_b(r->b + (k + at) * f->n + n, f->n, part, wide, 1, to);
         to += SN_ALIGN_UP(part, BLOCK_K) * SN_ALIGN_UP(wide, PANEL_COLS);
     }
 }
@@ -135,7 +135,10 @@ static void chunk_of_columns(const product_run *r, int64_t k, int64_t deep, int6
 {
     const product_form *f = &r->s.f;
     int64_t tall = PRODUCT_GROUP * PANEL_ROWS, tiles = (wide + PANEL_COLS - 1) / PANEL_COLS;
-    panel p = {.blocks = (deep + BLOCK_K - 1) / BLOCK_K, .c_step = f->n, .ask_c_step = f->n};
+    panel p = {.blocks = (deep + BLOCK_K - 1) / BLOCK_K,
+               .c_step = f->n,
+               .second = LANES,
+               .ask_c_step = f->n};
     for (int64_t m = 0; m < f->m; m += tall) {
         int64_t cols = SN_MIN(f->m - m, tall);
         pack_columns(r->a + k * f->m + m, f->m, cols, deep, r->packed_a);
@@ -152,14 +155,15 @@ static void chunk_of_columns(const product_run *r, int64_t k, int64_t deep, int6
 static void chunk_of_rows(const product_run *r, int64_t k, int64_t deep, int64_t n, int64_t wide)
 {
     const product_form *f = &r->s.f;
-    panel p = {.a = r->packed_a, .c_step = f->n, .ask_c_step = f->n};
+    panel p = {.a = r->packed_a, .c_step = f->n, .second = LANES, .ask_c_step = f->n};
     for (int64_t m = 0; m < f->m; m += PANEL_ROWS) {
         const float *b = r->packed_b;
         p.rows = (int) SN_MIN(f->m - m, PANEL_ROWS);
         for (int64_t at = 0; at < deep; at += r->s.part) {
             int64_t part = SN_MIN(deep - at, r->s.part);
             p.blocks = (part + BLOCK_K - 1) / BLOCK_K;
-            pack_lines(r->a + m * f->k + k + at, f->k, p.rows, part, r->packed_a);
+            p.a_next = (PANEL_TALL(p.rows) - 1) * BLOCK_K;
+            pack_lines(r->a + m * f->k + k + at, f->k, p.rows, part, 1, r->packed_a);
             product_rows(r, &p, m, n, wide, k + at, b, 0, m + PANEL_ROWS);
             b += p.blocks * BLOCK_K * SN_ALIGN_UP(wide, PANEL_COLS);
         }

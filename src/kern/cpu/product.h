@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * product — linear, linear_dx and linear_dw as matrix products, and by oneDNN. The card's state is its engine. */
+ * product — linear, linear_dx and linear_dw as matrix products, and by oneDNN. The card's
+ * state is its engine. */
 #ifndef SN_KERN_PRODUCT_H
 #define SN_KERN_PRODUCT_H
 

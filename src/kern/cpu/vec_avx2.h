@@ -8,7 +8,6 @@
 #include <string.h>
 
 #define LANES 8
-#define TILE_VECS 2  /* 6 × 2 sums, 2 of B, 1 of A: 15 of 16 registers */
 #define PANEL_ROWS 6 /* 6 × 2 sums, 2 of B, 1 of A: 15 of 16 registers */
 #define PANEL_MID 4
 #define PANEL_LOW 2

@@ -7,7 +7,6 @@
 #include <stdint.h>
 
 #define LANES 16
-#define TILE_VECS 4   /* 6 × 4 sums, 4 of B, 1 of A: 29 of 32 registers */
 #define PANEL_ROWS 14 /* 14 × 2 sums, 2 of B, 1 of A: 31 of 32 registers */
 #define PANEL_MID 8
 #define PANEL_LOW 4

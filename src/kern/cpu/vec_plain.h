@@ -10,7 +10,6 @@
 #include "base/base.h"
 
 #define LANES 4
-#define TILE_VECS 2
 #define PANEL_ROWS 6
 #define PANEL_MID 4
 #define PANEL_LOW 2
