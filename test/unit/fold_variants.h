@@ -18,4 +18,21 @@ static inline int kernels(const sn_fold_table *ret[3])
     return n;
 }
 
+/* Element i of p. */
+static inline void fold_put(sn_dtype dtype, void *p, int64_t i, float x)
+{
+    if (dtype == SN_F32)
+        ((float *) p)[i] = x;
+    else
+        ((uint16_t *) p)[i] = dtype == SN_F16 ? sn_f32_to_f16(x) : sn_f32_to_bf16(x);
+}
+
+static inline float fold_get(sn_dtype dtype, const void *p, int64_t i)
+{
+    if (dtype == SN_F32)
+        return ((const float *) p)[i];
+    uint16_t h = ((const uint16_t *) p)[i];
+    return dtype == SN_F16 ? sn_f16_to_f32(h) : sn_bf16_to_f32(h);
+}
+
 #endif

@@ -9,13 +9,20 @@
 
 #include "kern/ref/ref.h"
 
+#include "kern/ref/activate.c"
+#include "kern/ref/attend.c"
 #include "kern/ref/attention.c"
+#include "kern/ref/batch_norm.c"
+#include "kern/ref/conv.c"
 #include "kern/ref/elementwise.c"
 #include "kern/ref/embed.c"
 #include "kern/ref/linear.c"
+#include "kern/ref/loss.c"
+#include "kern/ref/moe.c"
 #include "kern/ref/move.c"
 #include "kern/ref/norm.c"
 #include "kern/ref/optimizer.c"
+#include "kern/ref/rms.c"
 #include "kern/ref/table.c"
 #include "kern/ref/xent.c"
 

@@ -109,25 +109,6 @@ static void test_warmup(void **state)
 
 /* ---- resuming in another split: what is owed in all stays ---- */
 
-static char copy_dir[64];
-
-static int copy_rank(sn_boot *boot, int rank, int host, void *ctx)
-{
-    world *w = ctx;
-    char name[16];
-    snprintf(name, sizeof name, "h%d", host);
-    sn_net_opts net = {.host_name = name, .deadline = sn_now() + 20 * SN_SEC};
-    sn_train_opts opts = {.job = &w->job, .topo = w->topo, .core = -1, .resume = true};
-    train_worker *worker = sn_alloc(sizeof(*worker));
-    RANK_OK(train_worker_open(worker, boot, &net, &opts));
-    worker->ckpt_dir = copy_dir;
-    RANK_OK(train_save(worker));
-    train_worker_close(worker);
-    free(worker);
-    w->status[rank] = SN_OK;
-    return 0;
-}
-
 /* Add tensor `name` to sum; false: there is none. */
 static bool add_tensor(const sn_ckpt *c, const char *name, double *sum, int64_t *ret_count)
 {
@@ -200,7 +181,7 @@ static void test_reshard(void **state)
     static const struct {
         int t, p, d;
     } to[] = {{1, 1, 4}, {2, 1, 2}, {1, 1, 2}, {1, 1, 8}};
-    snprintf(copy_dir, sizeof copy_dir, "%s_copy", world_dir);
+    snprintf(world_copy_dir, sizeof world_copy_dir, "%s_copy", world_dir);
     for (size_t c = 0; c < SN_COUNT(codec); c++) {
         world *w = world_of(0);
         w->job.steps = 5;
@@ -209,11 +190,11 @@ static void test_reshard(void **state)
         for (size_t k = 0; k < SN_COUNT(to); k++) {
             world_split(w, to[k].t, to[k].p, to[k].d);
             w->topo_hosts = to[k].d == 4 ? 4 : 0; /* also from two hosts to four */
-            world_run_fn(w, copy_rank);
+            world_run_fn(w, world_copy);
             for (int r = 0; r < world_size(w); r++)
                 assert_int_equal(w->status[r], SN_OK);
-            assert_true(compare(world_dir, copy_dir) > 0);
-            world_clear(copy_dir);
+            assert_true(compare(world_dir, world_copy_dir) > 0);
+            world_clear(world_copy_dir);
         }
         world_free(w);
         world_clear(world_dir);

@@ -36,27 +36,11 @@ static bool same(float a, float b)
     return (isnan(a) && isnan(b)) || memcmp(&a, &b, sizeof(a)) == 0;
 }
 
-static void put(sn_dtype dtype, void *p, int64_t i, float x)
-{
-    if (dtype == SN_F32)
-        ((float *) p)[i] = x;
-    else
-        ((uint16_t *) p)[i] = dtype == SN_F16 ? sn_f32_to_f16(x) : sn_f32_to_bf16(x);
-}
-
-static float get(sn_dtype dtype, const void *p, int64_t i)
-{
-    if (dtype == SN_F32)
-        return ((const float *) p)[i];
-    uint16_t h = ((const uint16_t *) p)[i];
-    return dtype == SN_F16 ? sn_f16_to_f32(h) : sn_bf16_to_f32(h);
-}
-
 static float rounded(sn_dtype dtype, float x)
 {
     uint16_t h[2];
-    put(dtype, h, 0, x);
-    return get(dtype, h, 0);
+    fold_put(dtype, h, 0, x);
+    return fold_get(dtype, h, 0);
 }
 
 enum { SRCS = 5, DSTS = 3 };
@@ -111,7 +95,7 @@ static void lay(trial *t, sn_prng *rng)
         unsigned char *p = mem[s] + GUARD + (aligned ? 0 : el * (size_t) sn_prng_below(rng, 9));
         for (int64_t i = 0; i < f->count; i++) {
             float x = rounded(t->in[s], strange(rng));
-            put(t->in[s], p, i, x);
+            fold_put(t->in[s], p, i, x);
             if (t->in[s] == SN_BF16)
                 x *= down(f);
             t->want[i] = s == 0 ? x : join(f->red, t->want[i], x);
@@ -140,7 +124,7 @@ static void one(const sn_fold_table *k, sn_prng *rng)
     for (int d = 0; d < f->dsts; d++) {
         for (int64_t i = 0; i < f->count; i++) {
             float w = f->divide > 0 ? t.want[i] / (float) f->divide : t.want[i];
-            float got = get(t.out[d], t.dst[d], i);
+            float got = fold_get(t.out[d], t.dst[d], i);
             w = rounded(t.out[d], t.out[d] == SN_BF16 ? w / down(f) : w);
             if (!same(got, w))
                 fail_msg("%s %s %s to %s of %d, %lld of %lld: %a, not %a", k->name,

@@ -135,22 +135,6 @@ static const row table[] = {
     {-3, 2, {-1, -0.5f, 2, -3}},
 };
 
-static void put(sn_dtype dtype, void *p, int64_t i, float x)
-{
-    if (dtype == SN_F32)
-        ((float *) p)[i] = x;
-    else
-        ((uint16_t *) p)[i] = dtype == SN_F16 ? sn_f32_to_f16(x) : sn_f32_to_bf16(x);
-}
-
-static float get(sn_dtype dtype, const void *p, int64_t i)
-{
-    if (dtype == SN_F32)
-        return ((const float *) p)[i];
-    uint16_t h = ((const uint16_t *) p)[i];
-    return dtype == SN_F16 ? sn_f16_to_f32(h) : sn_bf16_to_f32(h);
-}
-
 static bool same(float a, float b)
 {
     return isnan(b) ? isnan(a) : bits_of(a) == bits_of(b);
@@ -161,8 +145,8 @@ static void check_row(const sn_fold_table *k, sn_red red, sn_dtype dtype, const 
     enum { N = 131 }; /* whole turns of each width, and a tail */
     float a[N], b[N], out[N];
     for (int i = 0; i < N; i++) {
-        put(dtype, a, i, r->a);
-        put(dtype, b, i, r->b);
+        fold_put(dtype, a, i, r->a);
+        fold_put(dtype, b, i, r->b);
     }
     sn_fold f = {.red = red, .dtype = dtype, .srcs = 2, .dsts = 1, .count = N};
     f.divide = red == SN_AVG ? 2 : 0;
@@ -173,9 +157,9 @@ static void check_row(const sn_fold_table *k, sn_red red, sn_dtype dtype, const 
     if (dtype == SN_F16 && (fabsf(r->a) == SUB || fabsf(r->b) == SUB))
         want = sn_f16_to_f32(sn_f32_to_f16(red == SN_SUM || red == SN_AVG ? r->a * 0 : want));
     for (int i = 0; i < N; i++)
-        if (!same(get(dtype, out, i), want))
+        if (!same(fold_get(dtype, out, i), want))
             fail_msg("%s %s %s(%a, %a) at %d: %a, not %a", k->name, sn_dtype_name(dtype),
-                     sn_red_name(red), r->a, r->b, i, get(dtype, out, i), want);
+                     sn_red_name(red), r->a, r->b, i, fold_get(dtype, out, i), want);
 }
 
 static void test_table(void **state)

@@ -206,6 +206,26 @@ static inline void world_clear(const char *path)
     rmdir(path);
 }
 
+/* A worker that only loads, and writes what it loaded to another directory. */
+static char world_copy_dir[64];
+
+static inline int world_copy(sn_boot *boot, int rank, int host, void *ctx)
+{
+    world *w = ctx;
+    char name[16];
+    snprintf(name, sizeof name, "h%d", host);
+    sn_net_opts net = {.host_name = name, .deadline = sn_now() + 20 * SN_SEC};
+    sn_train_opts opts = {.job = &w->job, .topo = w->topo, .core = -1, .resume = true};
+    train_worker *worker = sn_alloc(sizeof(*worker));
+    RANK_OK(train_worker_open(worker, boot, &net, &opts));
+    worker->ckpt_dir = world_copy_dir;
+    RANK_OK(train_save(worker));
+    train_worker_close(worker);
+    free(worker);
+    w->status[rank] = SN_OK;
+    return 0;
+}
+
 static inline void world_text_write(void)
 {
     static const char *const word[] = {"the ",   "and ",  "of ",   "light ", "was ",   "earth ",
