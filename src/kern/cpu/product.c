@@ -72,6 +72,21 @@ void cpu_engine_free(cpu_engine *e)
     free(e);
 }
 
+struct dnnl_engine *cpu_engine_of(const cpu_engine *e)
+{
+    return e->engine;
+}
+
+struct dnnl_stream *cpu_stream_of(const cpu_engine *e)
+{
+    return e->stream;
+}
+
+void cpu_engine_threads(const sn_kernel *k)
+{
+    omp_set_num_threads(k->card->threads);
+}
+
 static dnnl_status_t matrix(dnnl_memory_desc_t *ret, int64_t rows, int64_t cols, bool transposed)
 {
     dnnl_dims_t dims = {rows, cols}, strides = {transposed ? 1 : cols, transposed ? rows : 1};
@@ -131,7 +146,7 @@ sn_status cpu_product_prepare(sn_kernel *k)
     product_form f = product_form_of(k);
     if (f.m == 0 || f.n == 0 || f.k == 0)
         return SN_OK; /* run does without */
-    omp_set_num_threads(k->card->threads);
+    cpu_engine_threads(k);
     product *p = k->state = sn_alloc(sizeof *p);
     TRY_DNNL(k, dnnl_primitive_attr_create(&attr));
     sn_status status = describe(k, e, attr, desc, &pd);
@@ -177,7 +192,7 @@ sn_status cpu_product_run(const sn_kernel *k, const void *const *in, void *const
     for (int i = 0; i < OPERANDS; i++)
         if (p->memory[i])
             TRY_DNNL(k, dnnl_memory_set_data_handle(p->memory[i], (void *) (uintptr_t) data[i]));
-    omp_set_num_threads(k->card->threads);
+    cpu_engine_threads(k);
     TRY_DNNL(k, dnnl_primitive_execute(p->primitive, e->stream, p->args, p->arg));
     return SN_OK;
 }

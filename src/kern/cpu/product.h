@@ -10,6 +10,9 @@ typedef struct cpu_engine cpu_engine;
 
 sn_status cpu_engine_create(cpu_engine **ret);
 void cpu_engine_free(cpu_engine *e); /* NULL and half-made ones are fine */
+struct dnnl_engine *cpu_engine_of(const cpu_engine *e);
+struct dnnl_stream *cpu_stream_of(const cpu_engine *e);
+void cpu_engine_threads(const sn_kernel *k); /* as many as the kernel's card has */
 
 /* C[m,n] = A[m,k]·B[k,n]; transposed operands are stored the other way round. */
 typedef struct product_form {
