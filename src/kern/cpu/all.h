@@ -16,11 +16,11 @@
 
 #include "kern/cpu/k_attention.c"
 
+#include "kern/cpu/k_activate.c"
 #include "kern/cpu/k_attend.c"
 #include "kern/cpu/k_batch_norm.c"
 #include "kern/cpu/k_broadcast.c"
 #include "kern/cpu/k_convert.c"
-#include "kern/cpu/k_activate.c"
 #include "kern/cpu/k_gelu.c"
 #include "kern/cpu/k_norm.c"
 #include "kern/cpu/k_optimizer.c"

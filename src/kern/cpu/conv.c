@@ -86,8 +86,7 @@ static bool describe(const kern_window *w, geometry *g)
                       w->in[from + j] - g->before[j];
     }
     return image(&g->md[X], w->n, w->c, w->in + from, g->dims) &&
-           image(&g->md[Y], w->n, w->f, w->out + from, g->dims) &&
-           weights(g, w, w->size + from) &&
+           image(&g->md[Y], w->n, w->f, w->out + from, g->dims) && weights(g, w, w->size + from) &&
            dnnl_memory_desc_init_by_tag(&g->md[BIAS], 1, features, dnnl_f32, dnnl_a) ==
                dnnl_success;
 }
@@ -107,13 +106,12 @@ static bool make_backward(conv *c, const geometry *g, dnnl_primitive_attr_t attr
                           dnnl_engine_t engine, bool data)
 {
     dnnl_convolution_desc_t d;
-    dnnl_status_t status =
-        data ? dnnl_dilated_convolution_backward_data_desc_init(
-                   &d, dnnl_convolution_direct, &g->md[X], &g->any, &g->md[Y], g->stride,
-                   g->dilation, g->before, g->after)
-             : dnnl_dilated_convolution_backward_weights_desc_init(
-                   &d, dnnl_convolution_direct, &g->md[X], &g->any, NULL, &g->md[Y], g->stride,
-                   g->dilation, g->before, g->after);
+    dnnl_status_t status = data ? dnnl_dilated_convolution_backward_data_desc_init(
+                                      &d, dnnl_convolution_direct, &g->md[X], &g->any, &g->md[Y],
+                                      g->stride, g->dilation, g->before, g->after)
+                                : dnnl_dilated_convolution_backward_weights_desc_init(
+                                      &d, dnnl_convolution_direct, &g->md[X], &g->any, NULL,
+                                      &g->md[Y], g->stride, g->dilation, g->before, g->after);
     return status == dnnl_success &&
            dnnl_primitive_desc_create(&c->desc, &d, attr, engine, c->forward) == dnnl_success;
 }
@@ -126,8 +124,7 @@ static bool make_reorder(conv *c, const geometry *g, const dnnl_memory_desc_t *b
     if (dnnl_memory_desc_equal(blocks, &g->md[W]))
         return true;
     if (dnnl_reorder_primitive_desc_create(&pd, back ? blocks : &g->md[W], engine,
-                                           back ? &g->md[W] : blocks, engine,
-                                           NULL) != dnnl_success)
+                                           back ? &g->md[W] : blocks, engine, NULL) != dnnl_success)
         return false;
     bool made = dnnl_primitive_create(&c->reorder, pd) == dnnl_success;
     dnnl_primitive_desc_destroy(pd);
@@ -235,7 +232,9 @@ sn_status cpu_conv_run(const sn_kernel *k, const void *const *in, void *const *o
         return run_loops(k, in, out, work);
     bool forward = k->spec.op == SN_OP_CONV, data = k->spec.op == SN_OP_CONV_DX;
     const void *at[OPERANDS] = {
-        [X] = forward ? in[0] : data ? out[0] : in[1],
+        [X] = forward ? in[0]
+              : data  ? out[0]
+                      : in[1],
         [W] = forward || data ? in[1] : out[0],
         [BIAS] = forward && kern_given(k, 2) ? in[2] : NULL,
         [Y] = forward ? out[0] : in[0],
@@ -249,16 +248,16 @@ sn_status cpu_conv_run(const sn_kernel *k, const void *const *in, void *const *o
     };
     bool fine = true;
     for (int i = 0; i < OPERANDS; i++)
-        fine &= dnnl_memory_set_data_handle(c->memory[i], (void *) (uintptr_t) at[i]) ==
-                dnnl_success;
+        fine &=
+            dnnl_memory_set_data_handle(c->memory[i], (void *) (uintptr_t) at[i]) == dnnl_success;
     void *packed = c->reorder ? (char *) work + c->packed_at : (void *) (uintptr_t) at[W];
     fine &= dnnl_memory_set_data_handle(c->packed, packed) == dnnl_success &&
             dnnl_memory_set_data_handle(c->scratch, work) == dnnl_success;
     cpu_engine_threads(k);
     if (forward || data)
         fine = fine && turn(k, c, c->memory[W], c->packed);
-    fine = fine && dnnl_primitive_execute(c->conv, cpu_stream_of(k->card->state),
-                                          at[BIAS] ? 5 : 4, arg) == dnnl_success;
+    fine = fine && dnnl_primitive_execute(c->conv, cpu_stream_of(k->card->state), at[BIAS] ? 5 : 4,
+                                          arg) == dnnl_success;
     if (!forward && !data)
         fine = fine && turn(k, c, c->packed, c->memory[W]);
     return fine ? SN_OK : sn_fail(SN_EFAIL, "kernel %s: oneDNN failed", kern_op_name(k->spec.op));

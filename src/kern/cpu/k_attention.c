@@ -16,6 +16,15 @@
 
 #define KEPT_FLOATS (INT64_C(1) << 16) /* of P and of dS that backward keeps for the keys' part */
 
+/* Rows that are used after this head and lie far apart, a page or more: asked for bit by bit while
+ * it computes, four lines of a row with each block of k. */
+typedef struct ahead {
+    const float *at[8];
+    int64_t step[8];
+    int64_t streams, rows; /* of each */
+    int64_t done;          /* rows of all streams */
+} ahead;
+
 typedef struct heads {
     int64_t t, s, e;    /* queries, keys, width */
     int64_t begin;      /* of the queries among the keys */
@@ -33,6 +42,7 @@ typedef struct heads {
     float *q_lines, *g_lines; /* rows in lines */
     float *p, *ds;            /* scores */
     float *o;                 /* of a panel of queries */
+    ahead *ahead;             /* NULL: nothing to ask for */
 } heads;
 
 /* Floats of scratch, handed out in this order. */
@@ -103,6 +113,23 @@ static int64_t blocks_seen(const heads *h, int64_t i, int64_t n)
     return (visible(h, i, n) + BLOCK_K - 1) / BLOCK_K;
 }
 
+/* Let a tile ask for the next rows. */
+static void ask_rows(const heads *h, panel *p)
+{
+    ahead *a = h->ahead;
+    int64_t stream = a ? a->done / a->rows : 0;
+    if (!a || stream >= a->streams) {
+        p->ask_c = p->ask[0] = p->ask[1] = p->a;
+        p->ask_c_step = p->ask_step = 0;
+        return;
+    }
+    p->ask_c = a->at[stream] + a->done % a->rows * a->step[stream];
+    p->ask[0] = p->ask_c + 32;
+    p->ask[1] = p->ask_c + 48;
+    p->ask_c_step = p->ask_step = a->step[stream];
+    a->done += p->blocks;
+}
+
 /* The scores of a panel of queries: `a` in lines against panels of keys. */
 static void scores(const heads *h, const float *a, const float *b, int64_t seen, int rows, float *s)
 {
@@ -111,13 +138,12 @@ static void scores(const heads *h, const float *a, const float *b, int64_t seen,
                .a_next = (PANEL_TALL(rows) - 1) * BLOCK_K,
                .c_step = BLOCK_K,
                .second = LANES < BLOCK_K ? LANES : h->pitch * BLOCK_K,
-               .rows = PANEL_TALL(rows),
-               .ask_c = a,
-               .ask = {a, a}};
+               .rows = PANEL_TALL(rows)};
     for (int64_t j = 0; j < seen; j += PANEL_COLS) {
         p.b = b + j * h->deep;
         p.c = s + j / BLOCK_K * h->pitch * BLOCK_K + j % BLOCK_K;
         p.cols = seen - j <= LANES && p.rows == PANEL_ROWS ? LANES : PANEL_COLS;
+        ask_rows(h, &p);
         panel_lines(&p);
     }
 }
@@ -131,13 +157,12 @@ static void weigh(const heads *h, const float *s, const float *b, int64_t blocks
                .a_next = (h->pitch - 1) * BLOCK_K,
                .c_step = c_step,
                .second = LANES,
-               .rows = rows,
-               .ask_c = s,
-               .ask = {s, s}};
+               .rows = rows};
     for (int64_t e = 0; e < h->e; e += PANEL_COLS) {
         p.b = b + e * SN_ALIGN_UP(h->s, BLOCK_K);
         p.c = c + e;
         p.cols = (int) SN_MIN(h->e - e, PANEL_COLS);
+        ask_rows(h, &p);
         panel_lines(&p);
     }
 }
@@ -205,22 +230,6 @@ static void attend_panel(const heads *h, const float *q, int64_t i, int rows, fl
     }
 }
 
-/* The next head's rows lie beside this one's, a page or more apart from each other: ask for them
- * while this head computes. */
-static void ask(const float *from, int64_t step, int64_t rows, int64_t floats)
-{
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t c = 0; c < floats; c += 16)
-            __builtin_prefetch(from + t * step + c, 0, 2);
-}
-
-static void ask_to_write(const float *from, int64_t step, int64_t rows, int64_t floats)
-{
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t c = 0; c < floats; c += 16)
-            __builtin_prefetch(from + t * step + c, 1, 2);
-}
-
 KERNEL(attention)
 {
     heads h = heads_of(k);
@@ -228,13 +237,16 @@ KERNEL(attention)
     const float *qkv = in[0];
     float *o = out[0], *lse = out[1];
     for (int64_t bh = 0; bh < k->d.b * k->d.h; bh++) {
-        const float *head = qkv + bh * 3 * h.e;
+        const float *head = qkv + bh * 3 * h.e, *next = head + 3 * h.e;
+        ahead a = {.at = {next, next + h.e, next + 2 * h.e},
+                   .step = {h.q_step, h.q_step, h.q_step},
+                   .streams = bh + 1 < k->d.b * k->d.h ? 3 : 0,
+                   .rows = h.t};
+        h.ahead = &a;
         pack_columns_of_b(head + h.e, h.k_step, h.e, h.s, h.kt);
         pack_rows_of_b(head + 2 * h.e, h.k_step, h.s, h.e, 1, h.v);
         for (int64_t i = 0; i < h.t; i += PANEL_ROWS) {
             int rows = (int) SN_MIN(h.t - i, PANEL_ROWS);
-            if (bh + 1 < k->d.b * k->d.h)
-                ask(head + 3 * h.e + i * h.q_step, h.q_step, rows, 3 * h.e);
             attend_panel(&h, head, i, rows, o + bh * h.e, lse + bh * h.t);
         }
     }
@@ -312,14 +324,13 @@ static void grad_keys(const heads *h, const float *s, const float *rows, int64_t
                    .c_step = step,
                    .second = LANES,
                    .init_step = step,
-                   .rows = (int) SN_MIN(h->s - j, PANEL_MID),
-                   .ask_c = a,
-                   .ask = {a, a}};
+                   .rows = (int) SN_MIN(h->s - j, PANEL_MID)};
         for (int64_t e = 0; e < h->e; e += PANEL_COLS) {
             p.b = rows + e * queries + (i + first * BLOCK_K) * PANEL_COLS;
             p.c = to + j * step + e;
             p.init = adds ? p.c : NULL;
             p.cols = (int) SN_MIN(h->e - e, PANEL_COLS);
+            ask_rows(h, &p);
             panel_columns(&p);
         }
     }
@@ -365,6 +376,13 @@ KERNEL(attention_grad)
     for (int64_t bh = 0; bh < k->d.b * k->d.h; bh++) {
         const float *head = qkv + bh * 3 * h.e;
         float *dhead = dqkv + bh * 3 * h.e;
+        const float *next = head + 3 * h.e;
+        ahead a = {.at = {dhead, dhead + h.e, dhead + 2 * h.e, next, next + h.e, next + 2 * h.e,
+                          grad + (bh + 1) * h.e, o + (bh + 1) * h.e},
+                   .step = {h.q_step, h.q_step, h.q_step, h.q_step, h.q_step, h.q_step, h.o_step,
+                            h.o_step},
+                   .streams = bh + 1 < k->d.b * k->d.h ? 8 : 3,
+                   .rows = h.t};
         head_grad g = {.grad = grad + bh * h.e,
                        .o = o + bh * h.e,
                        .lse = lse + bh * h.t,
@@ -373,15 +391,10 @@ KERNEL(attention_grad)
                        .dv = dhead + 2 * h.e,
                        .dq_step = h.q_step,
                        .dk_step = h.k_step};
+        h.ahead = &a;
         pack_columns_of_b(head + h.e, h.k_step, h.e, h.s, h.kt);
         pack_columns_of_b(head + 2 * h.e, h.k_step, h.e, h.s, h.vt);
         pack_rows_of_b(head + h.e, h.k_step, h.s, h.e, h.scale, h.k);
-        ask_to_write(dhead, h.q_step, h.t, 3 * h.e);
-        if (bh + 1 < k->d.b * k->d.h) {
-            ask(head + 3 * h.e, h.q_step, h.t, 3 * h.e);
-            ask(grad + (bh + 1) * h.e, h.o_step, h.t, h.e);
-            ask(o + (bh + 1) * h.e, h.o_step, h.t, h.e);
-        }
         grad_head(&h, &g, head);
     }
     return SN_OK;

@@ -188,7 +188,7 @@ KERNEL(product)
                      .b = in[1],
                      .bias = kern_given(k, 2) ? in[2] : NULL,
                      .c = out[0],
-                     .adds = kern_adds(k, 0),
+                     .adds = kern_adds(k, 0) && (k->impl->accumulates & 1),
                      .packed_a = work,
                      .packed_b = (float *) work + PACKED_A};
     const product_form *f = &r.s.f;
@@ -196,4 +196,19 @@ KERNEL(product)
         for (int64_t at = 0; at < f->k; at += r.s.deep)
             product_chunk(&r, at, SN_MIN(f->k - at, r.s.deep), n, SN_MIN(f->n - n, r.s.wide));
     return SN_OK;
+}
+
+static bool own_conv(const sn_kernel *k)
+{
+    return cpu_conv_pointwise(k) && own_product(k);
+}
+
+static sn_status conv_prepare(sn_kernel *k)
+{
+    return own_conv(k) ? product_prepare(k) : cpu_conv_prepare(k);
+}
+
+KERNEL(conv)
+{
+    return own_conv(k) ? product(k, in, out, work) : cpu_conv_run(k, in, out, work);
 }

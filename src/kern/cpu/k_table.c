@@ -8,7 +8,7 @@
 
 #define CONV                                                                                       \
     {                                                                                              \
-        .prepare = cpu_conv_prepare, .run = cpu_conv_run, .done = cpu_conv_done                    \
+        .prepare = conv_prepare, .run = conv, .done = cpu_conv_done                                \
     }
 
 const cpu_isa *CPU(isa)(void)

@@ -14,7 +14,8 @@ struct dnnl_engine *cpu_engine_of(const cpu_engine *e);
 struct dnnl_stream *cpu_stream_of(const cpu_engine *e);
 void cpu_engine_threads(const sn_kernel *k); /* as many as the kernel's card has */
 
-/* C[m,n] = A[m,k]·B[k,n]; transposed operands are stored the other way round. */
+/* C[m,n] = A[m,k]·B[k,n]; transposed operands are stored the other way round. The rows of a
+ * pointwise convolution (conv.h) are the places of all samples. */
 typedef struct product_form {
     int64_t m, n, k;
     bool a_transposed, b_transposed;
@@ -23,6 +24,13 @@ typedef struct product_form {
 static inline product_form product_form_of(const sn_kernel *k)
 {
     const kern_dims *d = &k->d;
+    const kern_window *w = &d->w;
+    if (k->spec.op == SN_OP_CONV)
+        return (product_form){w->n * w->out_count, w->f, w->c, false, true};
+    if (k->spec.op == SN_OP_CONV_DX)
+        return (product_form){w->n * w->out_count, w->c, w->f, false, false};
+    if (k->spec.op == SN_OP_CONV_DW)
+        return (product_form){w->f, w->c, w->n * w->out_count, true, false};
     if (k->spec.op == SN_OP_LINEAR)
         return (product_form){d->rows, d->cols, d->inner, false, true};
     if (k->spec.op == SN_OP_LINEAR_DX)

@@ -38,11 +38,12 @@ static inline vf v_keep(vf x, int64_t n, vf other)
     return n >= LANES ? x : v_first(x, n, other);
 }
 
-/* e^x to 1 ulp or so; 0 below −104, infinity above 88.73. Cody–Waite reduction to |r| ≤ ln 2 / 2
- * and the polynomial of Moshier's Cephes expf. */
+/* e^x to 1 ulp or so; infinity above 88.73, and 0 below −87.33, where numbers cease to be normal: a
+ * denormal result would cost a hundred cycles. Cody–Waite reduction to |r| ≤ ln 2 / 2 and the
+ * polynomial of Moshier's Cephes expf. */
 static inline vf v_exp(vf x)
 {
-    vf z = v_min(v_set(89.0f), v_max(v_set(-104.0f), x));
+    vf z = v_min(v_set(89.0f), v_max(v_set(-87.33f), x));
     vf n = v_round(z * v_set(1.44269504f));
     vf r = v_fma(n, v_set(-0.693359375f), z);
     r = v_fma(n, v_set(2.12194440e-4f), r);
@@ -52,7 +53,7 @@ static inline vf v_exp(vf x)
     p = v_fma(p, r, v_set(1.6666665459e-1f));
     p = v_fma(p, r, v_set(5.0000001201e-1f));
     p = v_fma(p * r, r, r) + v_set(1.0f);
-    return v_scale(p, n);
+    return v_select_lt(x, v_set(-87.33f), v_set(0), v_scale(p, n));
 }
 
 /* Which part of z passes GELU, Φ(z), and its slope. `form` 0: exact. With t = |z| and u =
