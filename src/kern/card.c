@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define ALIGN 64
+#define LARGE_PAGE ((size_t) 2 << 20) /* where a system has them, kernels miss fewer translations */
 
 static bool always(sn_str *ret_why_not)
 {
@@ -190,15 +191,17 @@ static sn_status scratch_grow(sn_card *card, size_t bytes)
 {
     if (bytes <= card->scratch_bytes)
         return SN_OK;
-    bytes = SN_ALIGN_UP(bytes, (size_t) 4096);
+    size_t page = bytes >= LARGE_PAGE / 2 ? LARGE_PAGE : 4096;
+    bytes = SN_ALIGN_UP(bytes, page);
     /* Ask first: a system that overcommits says yes and kills the process when it is touched. */
     uint64_t available = sn_memory_available();
-    char *scratch = available == 0 || bytes < available ? aligned_alloc(4096, bytes) : NULL;
+    char *scratch = available == 0 || bytes < available ? aligned_alloc(page, bytes) : NULL;
     char need[32], have[32];
     if (!scratch)
         return sn_fail(SN_ENOMEM, "card %s: a kernel needs %s of scratch, %s are available",
                        card->kind, sn_fmt_bytes(need, (double) bytes),
                        sn_fmt_bytes(have, (double) available));
+    sn_memory_prefer_large(scratch, bytes);
     memset(scratch, 0, bytes); /* touched now, so that no run takes a page fault */
     free(card->scratch);
     card->scratch = scratch;

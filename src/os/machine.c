@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 int sn_cores(void)
 {
@@ -60,4 +61,9 @@ uint64_t sn_memory_available(void)
         available = SN_MIN(available, limit > used ? limit - used : 0);
     }
     return available;
+}
+
+void sn_memory_prefer_large(void *at, size_t bytes)
+{
+    madvise(at, bytes, MADV_HUGEPAGE);
 }

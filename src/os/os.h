@@ -44,5 +44,7 @@ sn_status sn_write_all(int fd, const void *data, size_t bytes);
 int sn_cores(void);                 /* this process may use */
 sn_status sn_bind_core(int core);   /* this thread, to the core-th of the allowed ones */
 uint64_t sn_memory_available(void); /* bytes, honouring a cgroup limit */
+/* Ask for large pages where the system leaves that to the program; nothing fails without them. */
+void sn_memory_prefer_large(void *at, size_t bytes);
 
 #endif

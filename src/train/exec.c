@@ -106,6 +106,7 @@ static sn_status get_memory(sn_exec *e, void **ret)
     if (posix_memalign(&e->own, align, bytes))
         return sn_fail(SN_ENOMEM, "no memory for a program of %llu bytes on one card",
                        (unsigned long long) bytes);
+    sn_memory_prefer_large(e->own, bytes);
     memset(e->own, 0, bytes); /* touched here, not in the first step */
     *ret = e->own;
     return SN_OK;

@@ -1,297 +1,401 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fused attention, forward and backward. One (batch, head) at a time is packed into contiguous
- * memory: its rows in qkv[T,B,H,3,E] lie far apart and would fall into the same cache sets.
+ * Fused attention, forward and backward, one head at a time. Its rows lie far apart in memory and
+ * are packed as the panels want them; scores stay where the next product reads them:
  *
- *   forward, for blocks of QUERIES rows:   S = Q·Kᵀ up to the diagonal → P = exp(S − max) → O = P·V
- *   backward, the same blocks:             P = exp(Q·Kᵀ − lse), dP = dO·Vᵀ, dS = P∘(dP −
- * rowsum(dO∘O)), dQ = dS·K, dK += dSᵀ·Q, dV += Pᵀ·dO
+ *   forward, for panels of 14 queries:   S = Q·Kᵀ → P = exp(S − max) → O = P·V
+ *   backward, likewise:                  P = exp(Q·Kᵀ − lse), dP = dO·Vᵀ,
+ *                                        dS = P∘(dP − rowsum(dO∘O)), dQ = dS·K
+ *     then, for the keys:                dK = dSᵀ·Q, dV = Pᵀ·dO
  *
- * A block holds whole score rows, so softmax needs no rescaling; memory is QUERIES·T, never T².
- * Keys beyond the diagonal of a block are not computed. Source of the recomputation: Dao et al.,
- * "FlashAttention", NeurIPS 2022. */
+ *   scores [key / 16][query][16]:  a panel of queries is A in lines (for ·V, ·K); a block of keys
+ *                                  is A in columns (for dSᵀ·, Pᵀ·)
+ *
+ * A panel of scores lies in the first-level cache and holds whole rows, so softmax needs no
+ * rescaling. Keys beyond the diagonal are computed up to whole vectors only and weigh exactly
+ * nothing. Source of the recomputation: Dao et al., "FlashAttention", NeurIPS 2022. */
 
-#define QUERIES 48 /* a multiple of TILE_ROWS */
+#define KEPT_FLOATS (INT64_C(1) << 16) /* of P and of dS that backward keeps for the keys' part */
+
+/* Rows that are used after this head and lie far apart, a page or more: asked for bit by bit while
+ * it computes, four lines of a row with each block of k. */
+typedef struct ahead {
+    const float *at[8];
+    int64_t step[8];
+    int64_t streams, rows; /* of each */
+    int64_t done;          /* rows of all streams */
+} ahead;
 
 typedef struct heads {
-    int64_t t, e, wide; /* wide: e in whole vectors */
-    int64_t keys;       /* t in whole panels */
-    int64_t pitch;      /* of a score row: its lines spread over the cache sets */
-    int64_t step, o_step;
+    int64_t t, s, e;    /* queries, keys, width */
+    int64_t begin;      /* of the queries among the keys */
+    int64_t deep, wide; /* e in whole blocks of k, in whole panels */
+    int64_t keys;       /* s in whole panels and whole blocks of k */
+    int64_t taken;      /* queries whose scores are kept at once */
+    int64_t pitch;      /* rows of a block of scores */
+    int64_t q_step, k_step, o_step;
     bool causal;
     float scale;
-    float *q, *k, *v, *kt, *vt, *grad; /* packed [T][wide]; kt, vt in panels [E][TILE_COLS] */
-    float *dq, *dk, *dv;               /* [T][wide] */
-    float *s, *ds;                     /* [QUERIES][keys] */
+    const int32_t *mask; /* of the batch's keys, mask_step apart; NULL: all are seen */
+    int64_t mask_step;
+    float *kt, *vt;           /* panels of Kᵀ and Vᵀ */
+    float *v, *k, *q, *grad;  /* rows in panels */
+    float *q_lines, *g_lines; /* rows in lines */
+    float *p, *ds;            /* scores */
+    float *o;                 /* of a panel of queries */
+    ahead *ahead;             /* NULL: nothing to ask for */
 } heads;
 
-static size_t heads_carve(heads *h, const sn_kernel *k, float *work)
+/* Floats of scratch, handed out in this order. */
+static size_t heads_carve(heads *h, bool grad, float *work)
 {
-    const kern_dims *d = &k->d;
-    *h = (heads){.t = d->t,
-                 .e = d->e,
-                 .wide = SN_ALIGN_UP(d->e, LANES),
-                 .keys = SN_ALIGN_UP(d->t, TILE_COLS),
-                 .pitch = SN_ALIGN_UP(d->t, TILE_COLS) + 16,
-                 .step = d->b * d->h * 3 * d->e,
-                 .o_step = d->b * d->h * d->e,
-                 .causal = k->spec.attr.i[0] != 0,
-                 .scale = (float) k->spec.attr.f[0]};
-    int64_t rows = h->t * h->wide, panels = h->keys * h->e, scores = QUERIES * h->pitch;
-    bool grad = k->spec.op == SN_OP_ATTENTION_GRAD;
-    float **part[] = {&h->q,  &h->v,  &h->kt, &h->s,  &h->k, &h->grad,
-                      &h->vt, &h->dq, &h->dk, &h->dv, &h->ds};
-    int64_t size[] = {rows, rows, panels, scores, rows, rows, panels, rows, rows, rows, scores};
+    int64_t lines = SN_ALIGN_UP(h->t, PANEL_ROWS) * h->deep;
+    int64_t columns = h->keys * h->deep, rows = h->keys * h->wide, scores = h->keys * h->pitch;
+    int64_t queries = SN_ALIGN_UP(h->t, BLOCK_K) * h->wide;
+    float **part[] = {&h->kt, &h->v, &h->q_lines, &h->p,       &h->o, &h->vt,
+                      &h->k,  &h->q, &h->grad,    &h->g_lines, &h->ds};
+    int64_t size[] = {columns, rows,    lines, scores, PANEL_ROWS * h->wide, columns, rows,
+                      queries, queries, lines, scores};
     size_t floats = 0;
-    for (int i = 0; i < (grad ? 11 : 4); i++) {
+    for (int i = 0; i < (grad ? 11 : 5); i++) {
         *part[i] = work ? work + floats : NULL;
-        floats += (size_t) SN_ALIGN_UP(size[i], 16) + 16; /* a tile by columns reads six ahead */
+        floats += (size_t) SN_ALIGN_UP(size[i], 16);
     }
     return floats;
 }
 
+/* The sizes that follow from t, s and e. */
+static void heads_size(heads *h, bool grad)
+{
+    int64_t most = PANEL_ROWS * 8; /* whole panels and whole blocks of k */
+    h->deep = SN_ALIGN_UP(h->e, BLOCK_K);
+    h->wide = SN_ALIGN_UP(h->e, PANEL_COLS);
+    h->keys = SN_ALIGN_UP(h->s, 32);
+    h->taken = SN_MAX(KEPT_FLOATS / SN_MAX(h->keys, 1) / most, 1) * most;
+    if (!grad)
+        h->taken = PANEL_ROWS;
+    else if (h->taken >= h->t)
+        h->taken = SN_ALIGN_UP(h->t, BLOCK_K);
+    /* A panel's blocks, PANEL_ROWS lines each, follow one another in the sets of a cache. */
+    h->pitch = grad ? SN_ALIGN_UP(h->taken + PANEL_ROWS, 64) + PANEL_ROWS : PANEL_ROWS;
+}
+
+static heads heads_of(const sn_kernel *k)
+{
+    const kern_dims *d = &k->d;
+    heads h = {.t = d->t,
+               .s = d->t,
+               .e = d->e,
+               .q_step = d->b * d->h * 3 * d->e,
+               .k_step = d->b * d->h * 3 * d->e,
+               .o_step = d->b * d->h * d->e,
+               .causal = k->spec.attr.i[0] != 0,
+               .scale = (float) k->spec.attr.f[0]};
+    heads_size(&h, k->spec.op == SN_OP_ATTENTION_GRAD);
+    return h;
+}
+
 static sn_status attention_prepare(sn_kernel *k)
 {
-    heads h;
-    k->work_bytes = heads_carve(&h, k, NULL) * sizeof(float);
+    heads h = heads_of(k);
+    k->work_bytes = heads_carve(&h, k->spec.op == SN_OP_ATTENTION_GRAD, NULL) * sizeof(float);
     return SN_OK;
 }
 
-/* Rows `step` apart become rows `wide` apart, times `scale`, zero up to `wide`. */
-static void pack_rows(const heads *h, const float *from, int64_t step, float scale, float *to)
-{
-    for (int64_t t = 0; t < h->t; t++)
-        for (int64_t c = 0; c < h->wide; c += LANES)
-            v_store(to + t * h->wide + c, v_get(from + t * step + c, h->e - c) * v_set(scale));
-}
-
-static void unpack_rows(const heads *h, const float *from, int64_t step, float scale, float *to)
-{
-    for (int64_t t = 0; t < h->t; t++)
-        for (int64_t c = 0; c < h->e; c += LANES)
-            v_put(to + t * step + c, v_load(from + t * h->wide + c) * v_set(scale), h->e - c);
-}
-
-/* [T][E] rows become panels of TILE_COLS keys: [panel][E][TILE_COLS]. */
-static void pack_keys(const heads *h, const float *from, int64_t step, float *to)
-{
-    for (int64_t j = 0; j < h->keys; j += TILE_COLS) {
-        int64_t n = SN_MIN(h->t - j, TILE_COLS);
-        if (n < TILE_COLS)
-            memset(to + j * h->e, 0, (size_t) (h->e * TILE_COLS) * sizeof *to);
-        transpose(from + j * step, step, to + j * h->e, TILE_COLS, n, h->e);
-    }
-}
-
-/* Keys that rows [i, i + n) may see. */
+/* Keys that queries [i, i + n) may see. */
 static int64_t visible(const heads *h, int64_t i, int64_t n)
 {
-    return h->causal ? i + n : h->t;
+    return h->causal ? SN_MAX(0, SN_MIN(h->s, h->begin + i + n)) : h->s;
 }
 
-/* s[QUERIES][pitch] = a[i …][E] · panelsᵀ; each tile stops at its own diagonal. */
-static void scores(const heads *h, const float *a, const float *panels, int64_t i, int64_t n,
-                   float *s)
+/* Blocks of 16 keys that hold them. */
+static int64_t blocks_seen(const heads *h, int64_t i, int64_t n)
 {
-    for (int64_t j = 0; j < visible(h, i, n); j += TILE_COLS) {
-        tile_args t = {.a_step = h->wide,
-                       .b = panels + j * h->e,
-                       .b_step = TILE_COLS,
-                       .c_step = h->pitch,
-                       .k = h->e};
-        int64_t first = h->causal && j > i ? (j - i) / TILE_ROWS * TILE_ROWS : 0;
-        for (int64_t m = first; m < n; m += TILE_ROWS) {
-            t.a = a + (i + m) * h->wide;
-            t.c = s + m * h->pitch + j;
-            t.rows = (int) SN_MIN(n - m, TILE_ROWS);
-            t.cols = (int) SN_MIN(visible(h, i + m, t.rows) - j, TILE_COLS);
-            tile_by_rows(&t);
+    return (visible(h, i, n) + BLOCK_K - 1) / BLOCK_K;
+}
+
+/* Let a tile ask for the next rows. */
+static void ask_rows(const heads *h, panel *p)
+{
+    ahead *a = h->ahead;
+    int64_t stream = a ? a->done / a->rows : 0;
+    if (!a || stream >= a->streams) {
+        p->ask_c = p->ask[0] = p->ask[1] = p->a;
+        p->ask_c_step = p->ask_step = 0;
+        return;
+    }
+    p->ask_c = a->at[stream] + a->done % a->rows * a->step[stream];
+    p->ask[0] = p->ask_c + 32;
+    p->ask[1] = p->ask_c + 48;
+    p->ask_c_step = p->ask_step = a->step[stream];
+    a->done += p->blocks;
+}
+
+/* The scores of a panel of queries: `a` in lines against panels of keys. */
+static void scores(const heads *h, const float *a, const float *b, int64_t seen, int rows, float *s)
+{
+    panel p = {.a = a,
+               .blocks = h->deep / BLOCK_K,
+               .a_next = (PANEL_TALL(rows) - 1) * BLOCK_K,
+               .c_step = BLOCK_K,
+               .second = LANES < BLOCK_K ? LANES : h->pitch * BLOCK_K,
+               .rows = PANEL_TALL(rows)};
+    for (int64_t j = 0; j < seen; j += PANEL_COLS) {
+        p.b = b + j * h->deep;
+        p.c = s + j / BLOCK_K * h->pitch * BLOCK_K + j % BLOCK_K;
+        p.cols = seen - j <= LANES && p.rows == PANEL_ROWS ? LANES : PANEL_COLS;
+        ask_rows(h, &p);
+        panel_lines(&p);
+    }
+}
+
+/* c[rows][e] = scores · rows of keys in panels. */
+static void weigh(const heads *h, const float *s, const float *b, int64_t blocks, int rows,
+                  float *c, int64_t c_step)
+{
+    panel p = {.a = s,
+               .blocks = blocks,
+               .a_next = (h->pitch - 1) * BLOCK_K,
+               .c_step = c_step,
+               .second = LANES,
+               .rows = rows};
+    for (int64_t e = 0; e < h->e; e += PANEL_COLS) {
+        p.b = b + e * SN_ALIGN_UP(h->s, BLOCK_K);
+        p.c = c + e;
+        p.cols = (int) SN_MIN(h->e - e, PANEL_COLS);
+        ask_rows(h, &p);
+        panel_lines(&p);
+    }
+}
+
+/* −∞ where a query may not look: beyond its last key, and at masked keys. */
+static void hide(const heads *h, int64_t i, int rows, int64_t blocks, float *s)
+{
+    int64_t first = h->mask ? 0 : visible(h, i, 1) / BLOCK_K;
+    for (int64_t block = first; block < blocks; block++) {
+        float *row = s + block * h->pitch * BLOCK_K;
+        for (int m = 0; m < rows; m++, row += BLOCK_K) {
+            int64_t n = visible(h, i + m, 1) - block * BLOCK_K;
+            for (int64_t c = 0; c < BLOCK_K && n < BLOCK_K; c += LANES)
+                v_store(row + c, v_first(v_load(row + c), SN_MAX(0, SN_MIN(n - c, LANES)),
+                                         v_set(-INFINITY)));
+            for (int64_t c = 0; c < BLOCK_K && h->mask; c++)
+                if (c < n && !h->mask[(block * BLOCK_K + c) * h->mask_step])
+                    row[c] = -INFINITY;
         }
     }
 }
 
-/* c[n][wide] = p[n][pitch] · rows[keys][wide]; each tile stops at its own diagonal. */
-static void weigh(const heads *h, const float *p, const float *rows, int64_t i, int64_t n, float *c,
-                  int64_t c_step, int64_t cols)
+/* Two score rows become exp(s − max). */
+static void softmax_rows(const heads *h, float *s, int64_t blocks, float max[2], float sum[2])
 {
-    for (int64_t m = 0; m < n; m += TILE_ROWS) {
-        int64_t tall = SN_MIN(n - m, TILE_ROWS);
-        tile_args t = {.a = p + m * h->pitch,
-                       .a_step = h->pitch,
-                       .b_step = h->wide,
-                       .c_step = c_step,
-                       .k = visible(h, i + m, tall),
-                       .rows = (int) tall};
-        for (int64_t e = 0; e < cols; e += TILE_COLS) {
-            t.b = rows + e;
-            t.c = c + m * c_step + e;
-            t.cols = (int) SN_MIN(cols - e, TILE_COLS);
-            tile_by_rows(&t);
+    int64_t step = h->pitch * BLOCK_K;
+    vf top[2] = {v_set(-INFINITY), v_set(-INFINITY)}, all[2] = {v_set(0), v_set(0)};
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t c = 0; c < BLOCK_K; c += LANES) {
+            top[0] = v_max(top[0], v_load(s + b * step + c));
+            top[1] = v_max(top[1], v_load(s + b * step + BLOCK_K + c));
         }
+    for (int m = 0; m < 2; m++) {
+        max[m] = v_top(top[m]);
+        top[m] = v_set(max[m] == -INFINITY ? 0 : max[m]); /* a query that sees nothing */
     }
+    for (int64_t b = 0; b < blocks; b++)
+        for (int64_t c = 0; c < BLOCK_K; c += LANES) {
+            float *at = s + b * step + c;
+            vf x = v_exp(v_load(at) - top[0]), y = v_exp(v_load(at + BLOCK_K) - top[1]);
+            v_store(at, x);
+            v_store(at + BLOCK_K, y);
+            all[0] += x;
+            all[1] += y;
+        }
+    sum[0] = v_sum(all[0]);
+    sum[1] = v_sum(all[1]);
 }
 
-/* Zeros after the n keys of a row, as far as the tiles of its neighbours read. */
-static void clear_beyond(float *s, int64_t n)
+static void attend_panel(const heads *h, const float *q, int64_t i, int rows, float *o, float *lse)
 {
-    for (int64_t j = SN_ALIGN_UP(n, LANES); j < n + TILE_ROWS; j += LANES)
-        v_store(s + j, v_set(0));
-}
-
-/* One score row becomes exp(s − max). Returns the sum. */
-static float softmax_row(float *s, int64_t n, float *ret_max)
-{
-    vf top = v_set(-INFINITY), sum = v_set(0);
-    for (int64_t j = 0; j < n; j += LANES)
-        top = v_max(top, v_keep(v_load(s + j), n - j, v_set(-INFINITY)));
-    float max = v_top(top);
-    for (int64_t j = 0; j < n; j += LANES) {
-        vf p = v_keep(v_exp(v_load(s + j) - v_set(max)), n - j, v_set(0));
-        v_store(s + j, p);
-        sum += p;
-    }
-    clear_beyond(s, n);
-    *ret_max = max;
-    return v_sum(sum);
-}
-
-static void attend_block(const heads *h, int64_t i, int64_t n, float *o, float *lse)
-{
-    float inverse[QUERIES];
-    scores(h, h->q, h->kt, i, n, h->s);
-    for (int64_t m = 0; m < n; m++) {
-        float max, sum = softmax_row(h->s + m * h->pitch, visible(h, i + m, 1), &max);
-        lse[i + m] = max + logf(sum);
-        inverse[m] = 1 / sum;
-    }
-    weigh(h, h->s, h->v, i, n, o + i * h->o_step, h->o_step, h->e);
-    for (int64_t m = 0; m < n; m++) {
-        float *row = o + (i + m) * h->o_step;
+    int64_t blocks = blocks_seen(h, i, rows);
+    float max[PANEL_ROWS + 1], sum[PANEL_ROWS + 1];
+    pack_lines(q + i * h->q_step, h->q_step, rows, h->e, h->scale, h->q_lines);
+    scores(h, h->q_lines, h->kt, visible(h, i, rows), rows, h->p);
+    hide(h, i, rows, blocks, h->p);
+    for (int m = 0; m < rows; m += 2)
+        softmax_rows(h, h->p + m * BLOCK_K, blocks, max + m, sum + m);
+    weigh(h, h->p, h->v, blocks, rows, h->o, h->wide);
+    for (int m = 0; m < rows; m++) {
+        vf over = v_set(sum[m] == 0 ? 0 : 1 / sum[m]);
+        lse[i + m] = max[m] + (sum[m] == 0 ? 0 : logf(sum[m]));
         for (int64_t c = 0; c < h->e; c += LANES)
-            v_put(row + c, v_get(row + c, h->e - c) * v_set(inverse[m]), h->e - c);
+            v_put(o + (i + m) * h->o_step + c, v_load(h->o + m * h->wide + c) * over, h->e - c);
     }
-}
-
-/* The next head's rows lie beside this one's, a page or more apart from each other: ask for them
- * while this head computes. */
-static void ask(const float *from, int64_t step, int64_t rows, int64_t floats)
-{
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t c = 0; c < floats; c += 16)
-            __builtin_prefetch(from + t * step + c, 0, 2);
-}
-
-static void ask_to_write(const float *from, int64_t step, int64_t rows, int64_t floats)
-{
-    for (int64_t t = 0; t < rows; t++)
-        for (int64_t c = 0; c < floats; c += 16)
-            __builtin_prefetch(from + t * step + c, 1, 2);
 }
 
 KERNEL(attention)
 {
-    heads h;
-    heads_carve(&h, k, work);
+    heads h = heads_of(k);
+    heads_carve(&h, false, work);
     const float *qkv = in[0];
     float *o = out[0], *lse = out[1];
     for (int64_t bh = 0; bh < k->d.b * k->d.h; bh++) {
-        const float *head = qkv + bh * 3 * h.e;
-        pack_rows(&h, head, h.step, h.scale, h.q);
-        pack_keys(&h, head + h.e, h.step, h.kt);
-        pack_rows(&h, head + 2 * h.e, h.step, 1, h.v);
-        for (int64_t i = 0; i < h.t; i += QUERIES) {
-            int64_t n = SN_MIN(h.t - i, QUERIES);
-            if (bh + 1 < k->d.b * k->d.h)
-                ask(head + 3 * h.e + i * h.step, h.step, n, 3 * h.e);
-            attend_block(&h, i, n, o + bh * h.e, lse + bh * h.t);
+        const float *head = qkv + bh * 3 * h.e, *next = head + 3 * h.e;
+        ahead a = {.at = {next, next + h.e, next + 2 * h.e},
+                   .step = {h.q_step, h.q_step, h.q_step},
+                   .streams = bh + 1 < k->d.b * k->d.h ? 3 : 0,
+                   .rows = h.t};
+        h.ahead = &a;
+        pack_columns_of_b(head + h.e, h.k_step, h.e, h.s, h.kt);
+        pack_rows_of_b(head + 2 * h.e, h.k_step, h.s, h.e, 1, h.v);
+        for (int64_t i = 0; i < h.t; i += PANEL_ROWS) {
+            int rows = (int) SN_MIN(h.t - i, PANEL_ROWS);
+            attend_panel(&h, head, i, rows, o + bh * h.e, lse + bh * h.t);
         }
     }
     return SN_OK;
 }
 
-/* s and dP of a row become P and dS. */
-static void grad_row(float *s, float *dp, int64_t n, float lse, float delta)
+/* ---- backward ---- */
+
+/* s and dP of a panel become P and dS; the block after the last is cleared for the keys' part,
+ * whose queries begin at a whole block of k. */
+static void grad_rows(const heads *h, int tall, int64_t blocks, const float *lse,
+                      const float *delta, float *s, float *dp)
 {
-    for (int64_t j = 0; j < n; j += LANES) {
-        vf p = v_keep(v_exp(v_load(s + j) - v_set(lse)), n - j, v_set(0));
-        vf d = v_keep(v_load(dp + j), n - j, v_set(0));
-        v_store(s + j, p);
-        v_store(dp + j, p * (d - v_set(delta)));
+    int64_t step = h->pitch * BLOCK_K;
+    for (int64_t b = 0; b < blocks; b++, s += step, dp += step)
+        for (int m = 0; m < tall; m++)
+            for (int64_t c = 0; c < BLOCK_K; c += LANES) {
+                int64_t at = m * BLOCK_K + c;
+                vf p = v_exp(v_load(s + at) - v_set(lse[m]));
+                v_store(s + at, p);
+                v_store(dp + at, p * (v_load(dp + at) - v_set(delta[m])));
+            }
+    if (blocks * BLOCK_K < h->keys) {
+        memset(s, 0, (size_t) (tall * BLOCK_K) * sizeof *s);
+        memset(dp, 0, (size_t) (tall * BLOCK_K) * sizeof *dp);
     }
-    clear_beyond(s, n);
-    clear_beyond(dp, n);
 }
 
-/* c[keys][wide] += p[n][pitch]ᵀ · rows[i …][wide]. */
-static void spread(const heads *h, const float *p, const float *rows, int64_t i, int64_t n,
-                   float *c)
+typedef struct head_grad {
+    const float *grad, *o, *lse;
+    float *dq, *dk, *dv;
+    int64_t dq_step, dk_step;
+    bool adds; /* dk and dv hold what other heads gave */
+} head_grad;
+
+/* Queries [i, i + rows), whose scores lie `at` rows into the kept ones. */
+static void grad_panel(const heads *h, const head_grad *g, int64_t i, int64_t at, int rows)
 {
-    int64_t keys = visible(h, i, n);
-    for (int64_t j = 0; j < keys; j += TILE_ROWS) {
-        /* Queries before key j have zeros there: start at the first that sees it. */
-        int64_t skip = h->causal && j > i ? j - i : 0;
-        tile_args t = {.a = p + skip * h->pitch + j,
-                       .a_step = h->pitch,
-                       .b_step = h->wide,
-                       .c_step = h->wide,
-                       .init_step = h->wide,
-                       .k = n - skip,
-                       .rows = (int) SN_MIN(keys - j, TILE_ROWS)};
-        for (int64_t e = 0; e < h->wide; e += TILE_COLS) {
-            t.b = rows + (i + skip) * h->wide + e;
-            t.c = c + j * h->wide + e;
-            t.init = t.c;
-            t.cols = (int) SN_MIN(h->wide - e, TILE_COLS);
-            tile_by_columns(&t);
+    int64_t blocks = blocks_seen(h, i, rows), seen = visible(h, i, rows);
+    int tall = PANEL_TALL(rows);
+    float lse[PANEL_ROWS], delta[PANEL_ROWS];
+    float *p = h->p + at * BLOCK_K, *ds = h->ds + at * BLOCK_K;
+    for (int m = 0; m < tall; m++) {
+        lse[m] = INFINITY; /* rows that are not there weigh nothing */
+        delta[m] = 0;
+        if (m >= rows)
+            continue;
+        const float *o = g->o + (i + m) * h->o_step, *grad = g->grad + (i + m) * h->o_step;
+        vf dot = v_set(0);
+        for (int64_t c = 0; c < h->e; c += LANES)
+            dot = v_fma(v_get(o + c, h->e - c), v_get(grad + c, h->e - c), dot);
+        delta[m] = v_sum(dot);
+        lse[m] = g->lse[i + m] == -INFINITY ? 0 : g->lse[i + m];
+    }
+    scores(h, h->q_lines + i * h->deep, h->kt, seen, rows, p);
+    scores(h, h->g_lines + i * h->deep, h->vt, seen, rows, ds);
+    hide(h, i, rows, blocks, p);
+    grad_rows(h, tall, blocks, lse, delta, p, ds);
+    weigh(h, ds, h->k, blocks, rows, g->dq + i * g->dq_step, g->dq_step);
+}
+
+/* to[keys][e] (+)= scoresᵀ · rows, over the kept queries [i, i + n): dk of dS and q, dv of P and
+ * dO. */
+static void grad_keys(const heads *h, const float *s, const float *rows, int64_t i, int64_t n,
+                      bool adds, float *to, int64_t step)
+{
+    int64_t queries = SN_ALIGN_UP(h->t, BLOCK_K);
+    for (int64_t j = 0; j < h->s; j += PANEL_MID) {
+        int64_t block = j / BLOCK_K;
+        int64_t first = h->causal ? SN_MAX(0, block * BLOCK_K - h->begin - i) / BLOCK_K : 0;
+        first = SN_MIN(first, n / BLOCK_K);
+        const float *a = s + (block * h->pitch + first * BLOCK_K) * BLOCK_K + j % BLOCK_K;
+        panel p = {.a = a,
+                   .blocks = n / BLOCK_K - first,
+                   .c_step = step,
+                   .second = LANES,
+                   .init_step = step,
+                   .rows = (int) SN_MIN(h->s - j, PANEL_MID)};
+        for (int64_t e = 0; e < h->e; e += PANEL_COLS) {
+            p.b = rows + e * queries + (i + first * BLOCK_K) * PANEL_COLS;
+            p.c = to + j * step + e;
+            p.init = adds ? p.c : NULL;
+            p.cols = (int) SN_MIN(h->e - e, PANEL_COLS);
+            ask_rows(h, &p);
+            panel_columns(&p);
         }
     }
 }
 
-static void grad_block(const heads *h, int64_t i, int64_t n, const float *o, const float *lse)
+/* The kept rows after those of the panels, up to a whole block of k, weigh nothing. */
+static void clear_after(const heads *h, int64_t from, int64_t to)
 {
-    scores(h, h->q, h->kt, i, n, h->s);
-    scores(h, h->grad, h->vt, i, n, h->ds);
-    for (int64_t m = 0; m < n; m++) {
-        vf dot = v_set(0);
-        for (int64_t c = 0; c < h->e; c += LANES)
-            dot = v_fma(v_get(o + (i + m) * h->o_step + c, h->e - c),
-                        v_load(h->grad + (i + m) * h->wide + c), dot);
-        grad_row(h->s + m * h->pitch, h->ds + m * h->pitch, visible(h, i + m, 1), lse[i + m],
-                 v_sum(dot));
+    for (int64_t at = from; at < h->keys / BLOCK_K * h->pitch && from < to; at += h->pitch) {
+        memset(h->p + at * BLOCK_K, 0, (size_t) ((to - from) * BLOCK_K) * sizeof(float));
+        memset(h->ds + at * BLOCK_K, 0, (size_t) ((to - from) * BLOCK_K) * sizeof(float));
     }
-    weigh(h, h->ds, h->k, i, n, h->dq + i * h->wide, h->wide, h->wide);
-    spread(h, h->ds, h->q, i, n, h->dk);
-    spread(h, h->s, h->grad, i, n, h->dv);
+}
+
+static void grad_head(const heads *h, const head_grad *g, const float *q)
+{
+    pack_rows_of_b(q, h->q_step, h->t, h->e, h->scale, h->q);
+    pack_rows_of_b(g->grad, h->o_step, h->t, h->e, 1, h->grad);
+    for (int64_t i = 0; i < h->t; i += PANEL_ROWS) {
+        int rows = (int) SN_MIN(h->t - i, PANEL_ROWS);
+        pack_lines(q + i * h->q_step, h->q_step, rows, h->e, h->scale, h->q_lines + i * h->deep);
+        pack_lines(g->grad + i * h->o_step, h->o_step, rows, h->e, 1, h->g_lines + i * h->deep);
+    }
+    for (int64_t i = 0; i < h->t; i += h->taken) {
+        int64_t n = SN_MIN(h->t - i, h->taken), whole = SN_ALIGN_UP(n, BLOCK_K), done = 0;
+        for (int64_t at = 0; at < n; at += PANEL_ROWS) {
+            int rows = (int) SN_MIN(n - at, PANEL_ROWS);
+            grad_panel(h, g, i + at, at, rows);
+            done = at + PANEL_TALL(rows);
+        }
+        clear_after(h, done, whole);
+        grad_keys(h, h->ds, h->q, i, whole, g->adds || i > 0, g->dk, g->dk_step);
+        grad_keys(h, h->p, h->grad, i, whole, g->adds || i > 0, g->dv, g->dk_step);
+    }
 }
 
 KERNEL(attention_grad)
 {
-    heads h;
-    heads_carve(&h, k, work);
+    heads h = heads_of(k);
+    heads_carve(&h, true, work);
     const float *grad = in[0], *qkv = in[1], *o = in[2], *lse = in[3];
     float *dqkv = out[0];
     for (int64_t bh = 0; bh < k->d.b * k->d.h; bh++) {
         const float *head = qkv + bh * 3 * h.e;
         float *dhead = dqkv + bh * 3 * h.e;
-        pack_rows(&h, head, h.step, h.scale, h.q);
-        pack_rows(&h, head + h.e, h.step, 1, h.k);
-        pack_rows(&h, grad + bh * h.e, h.o_step, 1, h.grad);
-        pack_keys(&h, head + h.e, h.step, h.kt);
-        pack_keys(&h, head + 2 * h.e, h.step, h.vt);
-        memset(h.dk, 0, (size_t) (h.t * h.wide) * sizeof(float));
-        memset(h.dv, 0, (size_t) (h.t * h.wide) * sizeof(float));
-        for (int64_t i = 0; i < h.t; i += QUERIES) {
-            int64_t n = SN_MIN(h.t - i, QUERIES);
-            ask_to_write(dhead + i * h.step, h.step, n, 3 * h.e);
-            if (bh + 1 < k->d.b * k->d.h) {
-                ask(head + 3 * h.e + i * h.step, h.step, n, 3 * h.e);
-                ask(grad + (bh + 1) * h.e + i * h.o_step, h.o_step, n, h.e);
-                ask(o + (bh + 1) * h.e + i * h.o_step, h.o_step, n, h.e);
-            }
-            grad_block(&h, i, n, o + bh * h.e, lse + bh * h.t);
-        }
-        unpack_rows(&h, h.dq, h.step, h.scale, dhead);
-        unpack_rows(&h, h.dk, h.step, 1, dhead + h.e);
-        unpack_rows(&h, h.dv, h.step, 1, dhead + 2 * h.e);
+        const float *next = head + 3 * h.e;
+        ahead a = {.at = {dhead, dhead + h.e, dhead + 2 * h.e, next, next + h.e, next + 2 * h.e,
+                          grad + (bh + 1) * h.e, o + (bh + 1) * h.e},
+                   .step = {h.q_step, h.q_step, h.q_step, h.q_step, h.q_step, h.q_step, h.o_step,
+                            h.o_step},
+                   .streams = bh + 1 < k->d.b * k->d.h ? 8 : 3,
+                   .rows = h.t};
+        head_grad g = {.grad = grad + bh * h.e,
+                       .o = o + bh * h.e,
+                       .lse = lse + bh * h.t,
+                       .dq = dhead,
+                       .dk = dhead + h.e,
+                       .dv = dhead + 2 * h.e,
+                       .dq_step = h.q_step,
+                       .dk_step = h.k_step};
+        h.ahead = &a;
+        pack_columns_of_b(head + h.e, h.k_step, h.e, h.s, h.kt);
+        pack_columns_of_b(head + 2 * h.e, h.k_step, h.e, h.s, h.vt);
+        pack_rows_of_b(head + h.e, h.k_step, h.s, h.e, h.scale, h.k);
+        grad_head(&h, &g, head);
     }
     return SN_OK;
 }

@@ -39,20 +39,20 @@ KERNEL(copy)
 /* As many independent sums as a tile has, and nothing else: what a product can reach at most. */
 static double fma_loop(int64_t rounds)
 {
-    vf acc[TILE_ROWS * TILE_VECS], x = v_set(0.5f), y = v_set(1.0f);
-#pragma GCC unroll 24
-    for (int i = 0; i < TILE_ROWS * TILE_VECS; i++)
+    vf acc[PANEL_ROWS * PANEL_VECS], x = v_set(0.5f), y = v_set(1.0f);
+#pragma GCC unroll 28
+    for (int i = 0; i < PANEL_ROWS * PANEL_VECS; i++)
         acc[i] = v_set((float) i);
     for (int64_t r = 0; r < rounds; r++) {
-#pragma GCC unroll 24
-        for (int i = 0; i < TILE_ROWS * TILE_VECS; i++)
+#pragma GCC unroll 28
+        for (int i = 0; i < PANEL_ROWS * PANEL_VECS; i++)
             acc[i] = v_fma(acc[i], x, y);
     }
     vf sum = v_set(0);
-#pragma GCC unroll 24
-    for (int i = 0; i < TILE_ROWS * TILE_VECS; i++)
+#pragma GCC unroll 28
+    for (int i = 0; i < PANEL_ROWS * PANEL_VECS; i++)
         sum += acc[i];
     /* The sums converge to 2 each; using them keeps the loop from being removed. */
-    double flops = 2.0 * LANES * TILE_ROWS * TILE_VECS * (double) rounds;
+    double flops = 2.0 * LANES * PANEL_ROWS * PANEL_VECS * (double) rounds;
     return v_sum(sum) > 0 ? flops : 0;
 }

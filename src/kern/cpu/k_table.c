@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of one width. Ops that only move bytes are the oracle's; products are
- * oneDNN's, which chooses its own width. */
+ * The table of one width. Ops that only move bytes are the oracle's. */
 
 #define PRODUCT                                                                                    \
     {                                                                                              \
-        .prepare = cpu_product_prepare, .run = cpu_product_run, .done = cpu_product_done,          \
-        .accumulates = 1                                                                           \
+        .prepare = product_prepare, .run = product, .done = cpu_product_done, .accumulates = 1     \
+    }
+
+#define CONV                                                                                       \
+    {                                                                                              \
+        .prepare = conv_prepare, .run = conv, .done = cpu_conv_done                                \
     }
 
 const cpu_isa *CPU(isa)(void)
@@ -34,34 +37,34 @@ const cpu_isa *CPU(isa)(void)
                 [SN_OP_XENT_SUMS] = {.run = xent_sums},
                 [SN_OP_XENT_LOSS] = {.run = xent_loss},
                 [SN_OP_XENT_GRAD] = {.run = xent_grad},
-                [SN_OP_CONV] = {.run = ref_conv},
-                [SN_OP_CONV_DX] = {.run = ref_conv_dx, .prepare = ref_outputs},
-                [SN_OP_CONV_DW] = {.run = ref_conv_dw, .prepare = ref_outputs},
-                [SN_OP_MAX_POOL] = {.run = ref_max_pool},
+                [SN_OP_CONV] = CONV,
+                [SN_OP_CONV_DX] = CONV,
+                [SN_OP_CONV_DW] = CONV,
+                [SN_OP_MAX_POOL] = {.run = max_pool},
                 [SN_OP_MAX_POOL_GRAD] = {.run = ref_max_pool_grad, .prepare = ref_outputs},
                 [SN_OP_AVG_POOL] = {.run = ref_avg_pool},
                 [SN_OP_AVG_POOL_GRAD] = {.run = ref_avg_pool_grad, .prepare = ref_outputs},
-                [SN_OP_MEAN_POOL] = {.run = ref_mean_pool},
+                [SN_OP_MEAN_POOL] = {.run = mean_pool},
                 [SN_OP_MEAN_POOL_GRAD] = {.run = ref_mean_pool_grad},
-                [SN_OP_BN_SUMS] = {.run = ref_bn_sums},
+                [SN_OP_BN_SUMS] = {.run = bn_sums, .accumulates = 1},
                 [SN_OP_BN_STATS] = {.run = ref_bn_stats},
                 [SN_OP_BN_RSTD] = {.run = ref_bn_rstd},
                 [SN_OP_BN_TRACK] = {.run = ref_bn_track},
-                [SN_OP_BN_NORM] = {.run = ref_bn_norm},
-                [SN_OP_BN_GRAD_SUMS] = {.run = ref_bn_grad_sums},
-                [SN_OP_BN_DX] = {.run = ref_bn_dx},
-                [SN_OP_ACTIVATE] = {.run = ref_activate},
-                [SN_OP_ACTIVATE_GRAD] = {.run = ref_activate_grad},
+                [SN_OP_BN_NORM] = {.run = bn_norm},
+                [SN_OP_BN_GRAD_SUMS] = {.run = bn_grad_sums, .accumulates = 7},
+                [SN_OP_BN_DX] = {.run = bn_dx},
+                [SN_OP_ACTIVATE] = {.run = activate},
+                [SN_OP_ACTIVATE_GRAD] = {.run = activate_grad},
                 [SN_OP_GLU] = {.run = ref_glu},
                 [SN_OP_GLU_GRAD] = {.run = ref_glu_grad},
-                [SN_OP_SOFTMAX] = {.run = ref_softmax},
-                [SN_OP_SOFTMAX_GRAD] = {.run = ref_softmax_grad},
+                [SN_OP_SOFTMAX] = {.run = softmax},
+                [SN_OP_SOFTMAX_GRAD] = {.run = softmax_grad},
                 [SN_OP_RMS_NORM] = {.run = ref_rms_norm},
                 [SN_OP_RMS_NORM_GRAD] = {.run = ref_rms_norm_grad, .prepare = ref_columns},
                 [SN_OP_RESIDUAL_RMS_NORM] = {.run = ref_residual_rms_norm},
                 [SN_OP_ROTARY] = {.run = ref_rotary},
-                [SN_OP_ATTEND] = {.run = ref_attend, .prepare = ref_keys},
-                [SN_OP_ATTEND_GRAD] = {.run = ref_attend_grad, .prepare = ref_keys_grad},
+                [SN_OP_ATTEND] = {.run = attend, .prepare = attend_prepare},
+                [SN_OP_ATTEND_GRAD] = {.run = attend_grad, .prepare = attend_prepare},
                 [SN_OP_TAKE] = {.run = ref_take},
                 [SN_OP_TAKE_GRAD] = {.run = ref_take_grad},
                 [SN_OP_BATCH_LINEAR] = {.run = ref_batch_linear},

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products by oneDNN: linear and its two adjoints are one matrix product each, with operands read
+ * Products by oneDNN: for cards of several threads, and for few rows, where packing would not pay.
+ * Linear and its two adjoints are one matrix product each, with operands read
  * as they lie (transposition is a matter of strides):
  *
  *   linear      y[M,N]  = x[M,K] · w[N,K]ᵀ + b      linear_dx  dx[M,K] = dy[M,N] · w[N,K]
@@ -71,20 +72,19 @@ void cpu_engine_free(cpu_engine *e)
     free(e);
 }
 
-/* C[m,n] = A[m,k]·B[k,n]; transposed operands are stored the other way round. */
-typedef struct form {
-    int64_t m, n, k;
-    bool a_transposed, b_transposed;
-} form;
-
-static form form_of(const sn_kernel *k)
+struct dnnl_engine *cpu_engine_of(const cpu_engine *e)
 {
-    const kern_dims *d = &k->d;
-    if (k->spec.op == SN_OP_LINEAR)
-        return (form){d->rows, d->cols, d->inner, false, true};
-    if (k->spec.op == SN_OP_LINEAR_DX)
-        return (form){d->rows, d->inner, d->cols, false, false};
-    return (form){d->cols, d->inner, d->rows, true, false};
+    return e->engine;
+}
+
+struct dnnl_stream *cpu_stream_of(const cpu_engine *e)
+{
+    return e->stream;
+}
+
+void cpu_engine_threads(const sn_kernel *k)
+{
+    omp_set_num_threads(k->card->threads);
 }
 
 static dnnl_status_t matrix(dnnl_memory_desc_t *ret, int64_t rows, int64_t cols, bool transposed)
@@ -96,7 +96,7 @@ static dnnl_status_t matrix(dnnl_memory_desc_t *ret, int64_t rows, int64_t cols,
 static sn_status describe(sn_kernel *k, const cpu_engine *e, dnnl_primitive_attr_t attr,
                           dnnl_memory_desc_t desc[OPERANDS], dnnl_primitive_desc_t *ret)
 {
-    form f = form_of(k);
+    product_form f = product_form_of(k);
     dnnl_matmul_desc_t op;
     bool bias = kern_given(k, 2);
     TRY_DNNL(k, matrix(&desc[A], f.m, f.k, f.a_transposed));
@@ -143,10 +143,10 @@ sn_status cpu_product_prepare(sn_kernel *k)
     dnnl_memory_desc_t desc[OPERANDS];
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t pd = NULL;
-    form f = form_of(k);
+    product_form f = product_form_of(k);
     if (f.m == 0 || f.n == 0 || f.k == 0)
         return SN_OK; /* run does without */
-    omp_set_num_threads(k->card->threads);
+    cpu_engine_threads(k);
     product *p = k->state = sn_alloc(sizeof *p);
     TRY_DNNL(k, dnnl_primitive_attr_create(&attr));
     sn_status status = describe(k, e, attr, desc, &pd);
@@ -174,7 +174,7 @@ void cpu_product_done(sn_kernel *k)
 /* No element of A or B: each sum is empty, and C the bias or zero. */
 static void run_empty(const sn_kernel *k, const float *bias, float *c)
 {
-    form f = form_of(k);
+    product_form f = product_form_of(k);
     for (int64_t i = 0; i < f.m * f.n; i++)
         c[i] = (kern_adds(k, 0) ? c[i] : 0) + (bias ? bias[i % f.n] : 0);
 }
@@ -192,7 +192,7 @@ sn_status cpu_product_run(const sn_kernel *k, const void *const *in, void *const
     for (int i = 0; i < OPERANDS; i++)
         if (p->memory[i])
             TRY_DNNL(k, dnnl_memory_set_data_handle(p->memory[i], (void *) (uintptr_t) data[i]));
-    omp_set_num_threads(k->card->threads);
+    cpu_engine_threads(k);
     TRY_DNNL(k, dnnl_primitive_execute(p->primitive, e->stream, p->args, p->arg));
     return SN_OK;
 }

@@ -10,6 +10,7 @@
  *   v_first(x, n, other)   the first n ≤ LANES lanes of x, then other's
  *   v_round          to the nearest whole number       v_scale(x, n)   x·2^n for whole n in ±250
  *   v_sum, v_top     of the lanes, always in the same order
+ *   v_transpose(r)   LANES vectors as a square, turned over its diagonal
  *   v_widen_n, v_narrow_n   n ≤ LANES BF16 values, as sn_bf16_to_f32 and sn_f32_to_bf16
  *
  * NaN passes through every function here, exp and the GELU gates included: a NaN activation must
@@ -37,11 +38,12 @@ static inline vf v_keep(vf x, int64_t n, vf other)
     return n >= LANES ? x : v_first(x, n, other);
 }
 
-/* e^x to 1 ulp or so; 0 below −104, infinity above 88.73. Cody–Waite reduction to |r| ≤ ln 2 / 2
- * and the polynomial of Moshier's Cephes expf. */
+/* e^x to 1 ulp or so; infinity above 88.73, and 0 below −87.33, where numbers cease to be normal: a
+ * denormal result would cost a hundred cycles. Cody–Waite reduction to |r| ≤ ln 2 / 2 and the
+ * polynomial of Moshier's Cephes expf. */
 static inline vf v_exp(vf x)
 {
-    vf z = v_min(v_set(89.0f), v_max(v_set(-104.0f), x));
+    vf z = v_min(v_set(89.0f), v_max(v_set(-87.33f), x));
     vf n = v_round(z * v_set(1.44269504f));
     vf r = v_fma(n, v_set(-0.693359375f), z);
     r = v_fma(n, v_set(2.12194440e-4f), r);
@@ -51,7 +53,7 @@ static inline vf v_exp(vf x)
     p = v_fma(p, r, v_set(1.6666665459e-1f));
     p = v_fma(p, r, v_set(5.0000001201e-1f));
     p = v_fma(p * r, r, r) + v_set(1.0f);
-    return v_scale(p, n);
+    return v_select_lt(x, v_set(-87.33f), v_set(0), v_scale(p, n));
 }
 
 /* Which part of z passes GELU, Φ(z), and its slope. `form` 0: exact. With t = |z| and u =

@@ -8,7 +8,10 @@
 #include <string.h>
 
 #define LANES 8
-#define TILE_VECS 2 /* 6 × 2 sums, 2 of B, 1 of A: 15 of 16 registers */
+#define PANEL_ROWS 6 /* 6 × 2 sums, 2 of B, 1 of A: 15 of 16 registers */
+#define PANEL_MID 4
+#define PANEL_LOW 2
+#define CHUNK_FLOATS (INT64_C(1) << 16) /* of B: half a second-level cache */
 #define CPU(name) avx2_##name
 
 typedef __m256 vf;
@@ -90,6 +93,30 @@ static inline float v_top(vf x)
     __m128 s = _mm_max_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
     s = _mm_max_ps(s, _mm_movehl_ps(s, s));
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_movehdup_ps(s)));
+}
+/* Columns become rows: pairs, then fours, then halves change places. */
+static inline void v_transpose(vf r[8])
+{
+    vf t[8];
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 2) {
+        t[i] = _mm256_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm256_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i += 4)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            __m256d a = _mm256_castps_pd(t[i + h]), b = _mm256_castps_pd(t[i + 2 + h]);
+            r[i + 2 * h] = _mm256_castpd_ps(_mm256_unpacklo_pd(a, b));
+            r[i + 2 * h + 1] = _mm256_castpd_ps(_mm256_unpackhi_pd(a, b));
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x20);
+        t[i + 4] = _mm256_permute2f128_ps(r[i], r[i + 4], 0x31);
+    }
+    memcpy(r, t, sizeof t);
 }
 static inline vf v_widen_n(const uint16_t *p, int64_t n)
 {

@@ -7,7 +7,10 @@
 #include <stdint.h>
 
 #define LANES 16
-#define TILE_VECS 4 /* 6 × 4 sums, 4 of B, 1 of A: 29 of 32 registers */
+#define PANEL_ROWS 14 /* 14 × 2 sums, 2 of B, 1 of A: 31 of 32 registers */
+#define PANEL_MID 8
+#define PANEL_LOW 4
+#define CHUNK_FLOATS (INT64_C(1) << 17) /* of B: a quarter of a second-level cache */
 #define CPU(name) avx512_##name
 
 typedef __m512 vf;
@@ -80,6 +83,36 @@ static inline float v_sum(vf x)
 static inline float v_top(vf x)
 {
     return _mm512_reduce_max_ps(x);
+}
+/* Columns become rows: pairs, then fours, then 128-bit quarters change places. */
+static inline void v_transpose(vf r[16])
+{
+    vf t[16];
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 2) {
+        t[i] = _mm512_unpacklo_ps(r[i], r[i + 1]);
+        t[i + 1] = _mm512_unpackhi_ps(r[i], r[i + 1]);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < 16; i += 4)
+#pragma GCC unroll 2
+        for (int h = 0; h < 2; h++) {
+            __m512d a = _mm512_castps_pd(t[i + h]), b = _mm512_castps_pd(t[i + 2 + h]);
+            r[i + 2 * h] = _mm512_castpd_ps(_mm512_unpacklo_pd(a, b));
+            r[i + 2 * h + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(a, b));
+        }
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        t[i] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0x88);
+        t[i + 4] = _mm512_shuffle_f32x4(r[i], r[i + 4], 0xdd);
+        t[i + 8] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0x88);
+        t[i + 12] = _mm512_shuffle_f32x4(r[i + 8], r[i + 12], 0xdd);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        r[i] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0x88);
+        r[i + 8] = _mm512_shuffle_f32x4(t[i], t[i + 8], 0xdd);
+    }
 }
 static inline vf v_widen_n(const uint16_t *p, int64_t n)
 {

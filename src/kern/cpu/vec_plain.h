@@ -10,7 +10,10 @@
 #include "base/base.h"
 
 #define LANES 4
-#define TILE_VECS 2
+#define PANEL_ROWS 6
+#define PANEL_MID 4
+#define PANEL_LOW 2
+#define CHUNK_FLOATS (INT64_C(1) << 15) /* of B: half a second-level cache */
 #define CPU(name) plain_##name
 
 typedef float vf __attribute__((vector_size(16)));
@@ -89,6 +92,16 @@ static inline float v_top(vf x)
 {
     float a = x[0] > x[2] ? x[0] : x[2], b = x[1] > x[3] ? x[1] : x[3];
     return a > b ? a : b;
+}
+/* Columns become rows. */
+static inline void v_transpose(vf r[4])
+{
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < i; j++) {
+            float x = r[i][j];
+            r[i][j] = r[j][i];
+            r[j][i] = x;
+        }
 }
 static inline vf v_widen_n(const uint16_t *p, int64_t n)
 {
