@@ -29,7 +29,7 @@
 #include "graph/ops.h"
 
 typedef struct sn_attr {
-    int64_t i[6];
+    int64_t i[16];
     double f[2];
     sn_shape shape;
     int64_t begin; /* set by plan per card */

@@ -18,6 +18,8 @@
 #ifndef SN_GRAPH_OPS_H
 #define SN_GRAPH_OPS_H
 
+#include "graph/ops_tensor.h"
+
 /* X(ENUM, "name") */
 /* clang-format off */
 #define SN_OP_LIST(X)                                                                              \
@@ -74,6 +76,7 @@
     /* dx[…,V] = scale · (exp(x − m)/s0 − [v + begin = target]), 0 at ignored positions in:        \
      * x[…,V], target[…], m[…], s[…,2]; attr.f[0] = scale; attr.begin */                           \
     X(SN_OP_XENT_GRAD, "xent_grad")                                                                \
+    SN_OP_TENSOR_LIST(X)                                                                           \
     /* ---- ops that only programs contain (plan emits them; no shape rule for users, no           \
      * backward) ---- */                                                                           \
     /* out = 0 */                                                                                  \

@@ -12,6 +12,11 @@ extern const sn_op_row sn_rows_linear[], sn_rows_norm[], sn_rows_pointwise[], sn
 extern const int sn_rows_linear_count, sn_rows_norm_count, sn_rows_pointwise_count,
     sn_rows_attention_count, sn_rows_xent_count, sn_rows_embedding_count, sn_rows_program_count;
 
+/* Rows of ops_tensor.h. */
+extern const sn_op_row sn_rows_elementwise[], sn_rows_move[], sn_rows_index[], sn_rows_window[];
+extern const int sn_rows_elementwise_count, sn_rows_move_count, sn_rows_index_count,
+    sn_rows_window_count;
+
 /* Label ids, by where a dimension comes from; forward and backward rows of a family agree on them.
  */
 enum { LABEL_LEAD = 0, LABEL_LAST = 16, LABEL_INNER = 32 };

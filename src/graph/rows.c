@@ -31,6 +31,10 @@ const sn_op_row *sn_op_row_of(sn_op op)
         {sn_rows_pointwise, sn_rows_pointwise_count}, {sn_rows_attention, sn_rows_attention_count},
         {sn_rows_xent, sn_rows_xent_count},           {sn_rows_embedding, sn_rows_embedding_count},
         {sn_rows_program, sn_rows_program_count},
+        {sn_rows_elementwise, sn_rows_elementwise_count},
+        {sn_rows_move, sn_rows_move_count},
+        {sn_rows_index, sn_rows_index_count},
+        {sn_rows_window, sn_rows_window_count},
     };
     for (size_t f = 0; f < SN_COUNT(family); f++) {
         const sn_op_row *row = search(family[f].row, family[f].count, op);
