@@ -431,6 +431,8 @@ sn_status kern_check(const sn_kernel_spec *s, kern_dims *ret)
 {
     if (s->op < 0 || s->op >= SN_OP_COUNT)
         return sn_fail(SN_ENOTSUP, "no op has number %d", (int) s->op);
+    if (kern_is_tensor(s->op))
+        return kern_check_tensor(s, ret);
     const rule *r = &rules[s->op];
     if (s->ins < r->ins_min || s->ins > r->ins_max || s->outs != r->outs)
         return sn_fail(SN_ENOTSUP, "kernel %s: %d inputs and %d outputs, it takes %d … %d and %d",

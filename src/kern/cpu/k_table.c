@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of one width. Ops that only move bytes are the oracle's; products are
  * oneDNN's, which chooses its own width. */
+#include "kern/ref/tensor_table.h"
 
 #define PRODUCT                                                                                    \
     {                                                                                              \
@@ -34,6 +35,7 @@ const cpu_isa *CPU(isa)(void)
                 [SN_OP_XENT_SUMS] = {.run = xent_sums},
                 [SN_OP_XENT_LOSS] = {.run = xent_loss},
                 [SN_OP_XENT_GRAD] = {.run = xent_grad},
+                REF_TENSOR_IMPLS,
                 [SN_OP_FILL_ZERO] = {.run = ref_fill_zero, .any_type = true},
                 [SN_OP_COPY] = {.run = copy, .any_type = true, .bf16_in = 1, .bf16_out = 1},
                 [SN_OP_SLICE] = {.run = ref_slice, .any_type = true},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The oracle's table: which loop computes which op. */
 #include "kern/ref/ref.h"
+#include "kern/ref/tensor_table.h"
 
 const kern_impl *REF_IMPLS(void)
 {
@@ -24,6 +25,7 @@ const kern_impl *REF_IMPLS(void)
         [SN_OP_XENT_SUMS] = {.run = REF(xent_sums)},
         [SN_OP_XENT_LOSS] = {.run = REF(xent_loss)},
         [SN_OP_XENT_GRAD] = {.run = REF(xent_grad)},
+        REF_TENSOR_IMPLS,
         [SN_OP_FILL_ZERO] = {.run = REF(fill_zero), .any_type = true},
         [SN_OP_COPY] = {.run = REF(copy), .any_type = true},
         [SN_OP_SLICE] = {.run = REF(slice), .any_type = true},
