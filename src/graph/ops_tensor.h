@@ -4,8 +4,9 @@
  * one for each name that a file format knows. Included by ops.h, whose notation holds here.
  *
  * Any element type where nothing else is said. Operands of one op have one type unless its line
- * says otherwise; arithmetic is in f64 for floating-point types, in 64-bit integers that wrap for the
- * rest. Shapes are static. R = SN_RANK_MAX, so attr.i[R + d] follows attr.i[d]. */
+ * says otherwise; arithmetic is in f64 for floating-point types, in 64-bit integers that wrap for
+ * the rest. Shapes are static. R = SN_RANK_MAX, so attr.i[R + d] follows attr.i[d].
+ */
 #ifndef SN_GRAPH_OPS_TENSOR_H
 #define SN_GRAPH_OPS_TENSOR_H
 
