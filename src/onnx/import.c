@@ -128,6 +128,22 @@ static bool declared(importer *m, const Onnx__ValueInfoProto *v, sn_tensor *ret)
     return true;
 }
 
+/* A bound tensor has the declared type; bits of BF16 may come as U16, as NumPy writes them. */
+static bool fits(importer *m, const Onnx__ValueInfoProto *v, sn_dtype given, sn_dtype *ret)
+{
+    const Onnx__TypeProto *type = v->type;
+    *ret = given;
+    if (!type || type->value_case != ONNX__TYPE_PROTO__VALUE_TENSOR_TYPE)
+        return onnx_fail(m, SN_ENOTSUP, "it is no tensor");
+    if (!onnx_dtype(type->tensor_type->elem_type, ret))
+        return onnx_fail(m, SN_ENOTSUP, "its elements are of type %d, which is not offered",
+                         type->tensor_type->elem_type);
+    if (*ret != given && !(*ret == SN_BF16 && given == SN_U16))
+        return onnx_fail(m, SN_EINVAL, "it is %s, and %s was given", sn_dtype_name(*ret),
+                         sn_dtype_name(given));
+    return true;
+}
+
 static void input(importer *m, const Onnx__ValueInfoProto *v)
 {
     sn_tensor t = {0};
@@ -135,8 +151,10 @@ static void input(importer *m, const Onnx__ValueInfoProto *v)
         return; /* an initializer is its default, and is taken */
     m->at = sn_arena_printf(m->arena, "input '%.80s'", v->name);
     const sn_onnx_bind *b = bound(m, v->name);
-    if (b)
-        t = b->tensor;
+    if (b && fits(m, v, b->tensor.dtype, &t.dtype))
+        t = (sn_tensor){b->tensor.data, t.dtype, b->tensor.shape};
+    else if (b)
+        return;
     else if (!declared(m, v, &t))
         return;
     item *x = item_new(m, t.dtype, t.shape);

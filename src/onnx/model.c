@@ -3,6 +3,7 @@
  * that protobuf-c does (which recurses, and allocates as the bytes say). */
 #include "onnx/private.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 enum { NESTING_MAX = 64 };
@@ -148,6 +149,25 @@ void sn_onnx_free(sn_onnx_model *m)
 int64_t sn_onnx_opset(const sn_onnx_model *m)
 {
     return m->opset;
+}
+
+static bool is_initializer(const Onnx__GraphProto *g, const char *name)
+{
+    for (size_t i = 0; i < g->n_initializer; i++)
+        if (g->initializer[i]->name && !strcmp(g->initializer[i]->name, name))
+            return true;
+    return false;
+}
+
+const char *sn_onnx_input_name(const sn_onnx_model *m, int i)
+{
+    const Onnx__GraphProto *g = m->proto->graph;
+    for (size_t k = 0; k < g->n_input; k++) {
+        const char *name = g->input[k]->name ? g->input[k]->name : "";
+        if (!is_initializer(g, name) && i-- == 0)
+            return name;
+    }
+    return NULL;
 }
 
 sn_status sn_onnx_tensor(const void *data, size_t bytes, sn_arena *arena, sn_tensor *ret)

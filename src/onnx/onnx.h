@@ -34,6 +34,8 @@ int sn_onnx_missing(const sn_onnx_model *model, sn_str *out);
 /* Every op in the model, "A B C" once each; the opset of the default domain. */
 void sn_onnx_ops_used(const sn_onnx_model *model, sn_str *out);
 int64_t sn_onnx_opset(const sn_onnx_model *model);
+/* Inputs that no initializer gives, in order; NULL past the last. */
+const char *sn_onnx_input_name(const sn_onnx_model *model, int i);
 int sn_onnx_ops_known(void); /* rows of the table */
 
 /* A single tensor as files of inputs and outputs hold it. Data in the arena. SN_ENOTSUP: strings,

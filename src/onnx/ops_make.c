@@ -65,8 +65,8 @@ static void range(importer *m, call *c)
 /* BOOL[rows,cols]: column − row compared with k */
 static item *diagonal(importer *m, int64_t rows, int64_t cols, int64_t k, sn_binary f)
 {
-    item *row = reshape(m, iota(m, rows), SN_SHAPE(rows, 1));
-    return binary(m, f, binary(m, SN_BINARY_SUB, iota(m, cols), row),
+    item *down = reshape(m, iota(m, rows), SN_SHAPE(rows, 1));
+    return binary(m, f, binary(m, SN_BINARY_SUB, iota(m, cols), down),
                   scalar(m, SN_I64, (double) k));
 }
 

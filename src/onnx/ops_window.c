@@ -204,11 +204,9 @@ static bool transposed_size(importer *m, call *c, const item *x, view *v, sn_sha
         int64_t full = v->w.stride[j] * (x->shape.dim[2 + j] - 1) + extra[j] + span, all;
         if (o >= 0 || same) {
             int64_t size = o >= 0 ? wanted[j] : x->shape.dim[2 + j] * v->w.stride[j];
-            all = full - size;
-            int64_t low = all / 2;
-            v->w.before[j] = !strcmp(mode, "SAME_UPPER") || (o >= 0 && !same) ? low : all - low;
-            if (o >= 0 && !same)
-                v->w.before[j] = all - low;
+            all = full - size; /* below 0: the end gets more than the windows reach */
+            bool upper = !strcmp(mode, "SAME_UPPER");
+            v->w.before[j] = all < 0 ? 0 : upper ? all / 2 : all - all / 2;
             v->w.after[j] = all - v->w.before[j];
         }
         ret->dim[2 + j] = full - v->w.before[j] - v->w.after[j];
@@ -412,10 +410,13 @@ static void max_unpool(importer *m, call *c)
         }
     }
     int64_t n = sn_shape_count(x->shape);
-    item *zero = expand(m, scalar(m, x->dtype, 0), SN_SHAPE(sn_shape_count(y)));
+    int64_t none[SN_RANK_MAX] = {0}, more[SN_RANK_MAX] = {0};
+    for (int d = 0; d < y.rank; d++)
+        more[d] = y.dim[d] - inner.dim[d];
+    item *zero = expand(m, scalar(m, x->dtype, 0), SN_SHAPE(sn_shape_count(inner)));
     item *index = reshape(m, c->in[1], SN_SHAPE(n));
     item *flat = scatter(m, zero, index, reshape(m, x, SN_SHAPE(n)), 0, SN_SCATTER_PUT);
-    c->out[0] = reshape(m, flat, y);
+    c->out[0] = pad(m, reshape(m, flat, inner), none, more, 0);
 }
 
 /* Each element over a power of the sum of squares of its neighbours among the channels. */
@@ -429,7 +430,7 @@ static void lrn(importer *m, call *c)
         onnx_fail(m, SN_EINVAL, "%lld neighbours cannot be", (long long) size);
         return;
     }
-    int64_t ch = x->shape.dim[1], rest = n * ch ? sn_shape_count(x->shape) / (n * ch) : 0;
+    int64_t ch = x->shape.dim[1], rest = n * ch > 0 ? sn_shape_count(x->shape) / (n * ch) : 0;
     window w = {.size = {size, 1},
                 .stride = {1, 1},
                 .dilation = {1, 1},

@@ -246,11 +246,11 @@ item *expand(importer *m, item *x, sn_shape shape)
     x = lifted(m, x, shape.rank);
     if (!x)
         return NULL;
-    sn_shape full = shape; /* a dim of 1 in the wanted shape keeps x's */
-    for (int d = 0; d < x->shape.rank; d++) {
-        int at = d - (x->shape.rank - shape.rank);
-        if (at >= 0 && shape.dim[at] == 1)
-            full.dim[at] = x->shape.dim[d];
+    sn_shape full = x->shape; /* a dim of 1 in the wanted shape keeps x's */
+    for (int d = 0; d < shape.rank; d++) {
+        int at = d + full.rank - shape.rank;
+        if (shape.dim[d] != 1)
+            full.dim[at] = shape.dim[d];
     }
     return tile(m, x, full);
 }
@@ -305,10 +305,10 @@ item *matmul(importer *m, item *x, item *y)
 {
     if (!x || !y || !ok(m))
         return NULL;
-    bool row = x->shape.rank == 1, column = y->shape.rank == 1;
+    bool vector = x->shape.rank == 1, column = y->shape.rank == 1;
     if (!x->shape.rank || !y->shape.rank)
         return onnx_fail(m, SN_EINVAL, "a product of matrices has no scalar operands");
-    if (row)
+    if (vector)
         x = reshape(m, x, SN_SHAPE(1, x->shape.dim[0]));
     if (column)
         y = reshape(m, y, SN_SHAPE(y->shape.dim[0], 1));
@@ -329,7 +329,7 @@ item *matmul(importer *m, item *x, item *y)
         emit(m, SN_OP_MATMUL, NULL, (item *[]){tile(m, x, sx), tile(m, y, sy)}, 2, &z);
     }
     int64_t gone = 0;
-    if (z && row)
+    if (z && vector)
         gone |= (int64_t) 1 << (z->shape.rank - 2);
     if (z && column)
         gone |= (int64_t) 1 << (z->shape.rank - 1);
