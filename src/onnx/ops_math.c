@@ -104,7 +104,8 @@ static void mish(importer *m, call *c)
 static item *old_broadcast(importer *m, call *c, item *x, item *y)
 {
     sn_shape s = {0};
-    if (c->opset >= 7 || !x || !y || y->shape.rank == 0 || !attr_int(m, c, "broadcast", 0) || !ok(m))
+    if (c->opset >= 7 || !x || !y || y->shape.rank == 0 || !attr_int(m, c, "broadcast", 0) ||
+        !ok(m))
         return y;
     int axis =
         axis_of(m, attr_int(m, c, "axis", x->shape.rank - y->shape.rank), SN_MAX(x->shape.rank, 1));

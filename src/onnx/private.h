@@ -74,10 +74,11 @@ typedef struct row {
 
 extern const row onnx_rows_math[], onnx_rows_shape[], onnx_rows_index[], onnx_rows_reduce[],
     onnx_rows_window[], onnx_rows_make[], onnx_rows_quant[], onnx_rows_rnn[], onnx_rows_static[],
-    onnx_rows_control[], onnx_rows_loss[];
+    onnx_rows_control[], onnx_rows_loss[], onnx_rows_resize[], onnx_rows_einsum[];
 extern const int onnx_rows_math_count, onnx_rows_shape_count, onnx_rows_index_count,
     onnx_rows_reduce_count, onnx_rows_window_count, onnx_rows_make_count, onnx_rows_quant_count,
-    onnx_rows_rnn_count, onnx_rows_static_count, onnx_rows_control_count, onnx_rows_loss_count;
+    onnx_rows_rnn_count, onnx_rows_static_count, onnx_rows_control_count, onnx_rows_loss_count,
+    onnx_rows_resize_count, onnx_rows_einsum_count;
 const row *onnx_row_of(const char *op);
 
 /* ---- failing ---- */

@@ -17,7 +17,8 @@ static int families(family *ret)
         {onnx_rows_window, onnx_rows_window_count}, {onnx_rows_make, onnx_rows_make_count},
         {onnx_rows_quant, onnx_rows_quant_count},   {onnx_rows_rnn, onnx_rows_rnn_count},
         {onnx_rows_static, onnx_rows_static_count}, {onnx_rows_control, onnx_rows_control_count},
-        {onnx_rows_loss, onnx_rows_loss_count},
+        {onnx_rows_loss, onnx_rows_loss_count},     {onnx_rows_resize, onnx_rows_resize_count},
+        {onnx_rows_einsum, onnx_rows_einsum_count},
     };
     memcpy(ret, all, sizeof all);
     return SN_COUNT(all);
