@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * supernode onnx — what becomes of a model of the ONNX format here, and whether it computes right. */
+ * supernode onnx — what becomes of a model of the ONNX format, and whether it computes right. */
 #include "cmd.h"
 
 #include "onnx_case.h"

@@ -20,8 +20,8 @@ typedef struct sn_eval sn_eval;
 sn_status sn_eval_op(void *card, sn_op op, const sn_attr *attr, const sn_tensor *in, int ins,
                      sn_tensor *out, int outs);
 
-/* Prepare the graph on the card. keep[keeps] are values whose content is wanted after a run. SN_EFIT:
- * more memory than there is (says how much). */
+/* Prepare the graph on the card. keep[keeps] are values whose content is wanted after a run.
+ * SN_EFIT: more memory than there is (says how much). */
 sn_status sn_eval_create(sn_card *card, const sn_graph *g, const int *keep, int keeps,
                          sn_eval **ret);
 void sn_eval_free(sn_eval *e); /* NULL is fine */

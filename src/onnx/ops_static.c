@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows whose result has a shape that depends on values: computed here, when the values are known. */
+ * Rows whose result has a shape that depends on values: computed here, when they are known. */
 #include "onnx/private.h"
 
 #include <math.h>
