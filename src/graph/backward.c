@@ -45,8 +45,19 @@ static int origin_of(const sn_graph *g, int value, int grad)
     return producer >= 0 ? producer : g->node[g->value[grad].producer].origin;
 }
 
+/* The constant 1 as a value like any other. */
+static sn_status one(sn_graph *g, int origin, int like, int *ret)
+{
+    sn_attr attr = {.f = {1}, .shape = g->value[like].shape};
+    return sn_backward_node(g, SN_OP_CONSTANT, origin, &attr, NULL, 0, ret);
+}
+
 sn_status sn_grads_add(sn_graph *g, sn_grads *grads, int value, int grad)
 {
+    int *both[] = {&grads->grad[value], &grad};
+    for (int i = 0; grads->grad[value] != -1 && i < 2; i++)
+        if (*both[i] == SN_GRAD_ONE)
+            SN_TRY(one(g, SN_MAX(0, g->value[value].producer), value, both[i]));
     if (grads->grad[value] >= 0)
         SN_TRY(sn_backward_node(g, SN_OP_ADD, origin_of(g, value, grad), NULL,
                                 (int[]){grads->grad[value], grad}, 2, &grad));
@@ -79,18 +90,21 @@ static void mark_wanted(const sn_graph *g, sn_grads *grads)
 
 static sn_status differentiate(sn_graph *g, int i, sn_grads *grads)
 {
+    const sn_op_row *row = sn_op_row_of(g->node[i].op);
     int grad_out[SN_OP_OUT_MAX];
-    bool used = false, is_loss = false;
+    bool used = false, wanted = false;
     for (int o = 0; o < g->node[i].outs; o++) {
         grad_out[o] = grads->grad[g->node[i].out[o]];
-        is_loss |= g->node[i].out[o] == g->loss;
-        used |= grad_out[o] >= 0;
+        used |= grad_out[o] != -1;
+        wanted |= sn_grads_wanted(grads, g->node[i].out[o]);
     }
-    if (!used && !is_loss)
+    if (!used || !wanted)
         return SN_OK;
-    const sn_op_row *row = sn_op_row_of(g->node[i].op);
     if (!row->backward)
         return sn_fail(SN_ENOTSUP, "%s '%s' has no gradient", row->name, g->node[i].name);
+    for (int o = 0; o < g->node[i].outs; o++)
+        if (grad_out[o] == SN_GRAD_ONE && !row->takes_one)
+            SN_TRY(one(g, i, g->node[i].out[o], &grad_out[o]));
     return row->backward(g, i, grad_out, grads);
 }
 
@@ -98,6 +112,8 @@ sn_status sn_graph_backward(sn_graph *g)
 {
     if (g->loss < 0)
         return sn_fail(SN_EINVAL, "graph %s has no loss to differentiate", g->name);
+    if (sn_shape_count(g->value[g->loss].shape) != 1)
+        return sn_fail(SN_EINVAL, "graph %s: the loss is not one number", g->name);
     int forward = g->nodes;
     sn_grads grads = {.values = g->values,
                       .grad = SN_NEW_N(g->arena, int, g->values),
@@ -105,10 +121,11 @@ sn_status sn_graph_backward(sn_graph *g)
     for (int v = 0; v < g->values; v++)
         grads.grad[v] = -1;
     mark_wanted(g, &grads);
+    grads.grad[g->loss] = SN_GRAD_ONE;
     for (int i = forward - 1; i >= 0; i--)
         SN_TRY(differentiate(g, i, &grads));
     for (int v = 0; v < grads.values; v++)
         if (g->value[v].kind == SN_VALUE_PARAM)
-            g->value[v].grad = grads.grad[v];
+            g->value[v].grad = SN_MAX(-1, grads.grad[v]);
     return SN_OK;
 }

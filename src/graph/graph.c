@@ -29,7 +29,8 @@ int sn_graph_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape
                                    .shape = shape,
                                    .producer = -1,
                                    .batch_dim = batch_dim,
-                                   .grad = -1});
+                                   .grad = -1,
+                                   .next = -1});
 }
 
 int sn_graph_param(sn_graph *g, const char *name, sn_shape shape, sn_init init, double std,
@@ -44,7 +45,21 @@ int sn_graph_param(sn_graph *g, const char *name, sn_shape shape, sn_init init, 
                                    .init = init,
                                    .init_std = std,
                                    .decay = decay,
-                                   .grad = -1});
+                                   .grad = -1,
+                                   .next = -1});
+}
+
+int sn_graph_state(sn_graph *g, const char *name, sn_shape shape, sn_init init)
+{
+    return add_value(g, (sn_value){.name = sn_arena_str(g->arena, name),
+                                   .kind = SN_VALUE_STATE,
+                                   .dtype = SN_F32,
+                                   .shape = shape,
+                                   .producer = -1,
+                                   .batch_dim = -1,
+                                   .init = init,
+                                   .grad = -1,
+                                   .next = -1});
 }
 
 sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *attr, const int *in,
@@ -72,7 +87,8 @@ sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *a
                                            .dtype = SN_F32,
                                            .producer = g->nodes,
                                            .batch_dim = -1,
-                                           .grad = -1});
+                                           .grad = -1,
+                                           .next = -1});
     sn_status status = row->shape(g, &n);
     if (status < 0) {
         g->values = values;
@@ -131,6 +147,9 @@ void sn_graph_check(const sn_graph *g)
         SN_ASSERT((value->kind == SN_VALUE_RESULT) == (value->producer >= 0));
         if (value->kind == SN_VALUE_PARAM && value->grad >= 0)
             SN_ASSERT(sn_shape_equal(value->shape, g->value[value->grad].shape));
+        if (value->next >= 0)
+            SN_ASSERT(value->kind == SN_VALUE_STATE &&
+                      sn_shape_equal(value->shape, g->value[value->next].shape));
     }
 }
 

@@ -35,7 +35,15 @@ typedef struct sn_attr {
     int64_t begin; /* set by plan per card */
 } sn_attr;
 
-typedef enum sn_value_kind { SN_VALUE_INPUT, SN_VALUE_PARAM, SN_VALUE_RESULT } sn_value_kind;
+/* STATE: kept from micro-batch to micro-batch and saved like a parameter, but not trained: its next
+ * content is the result `next`, computed from what a forward pass saw (running statistics). All
+ * readers of a micro-batch come before `next` in node order, so `next` may be written over it. */
+typedef enum sn_value_kind {
+    SN_VALUE_INPUT,
+    SN_VALUE_PARAM,
+    SN_VALUE_RESULT,
+    SN_VALUE_STATE
+} sn_value_kind;
 typedef enum sn_init { SN_INIT_ZERO, SN_INIT_ONE, SN_INIT_NORMAL } sn_init;
 
 typedef struct sn_value {
@@ -43,12 +51,13 @@ typedef struct sn_value {
     sn_value_kind kind;
     sn_dtype dtype;
     sn_shape shape;
-    int producer;  /* node, -1 for inputs and parameters */
+    int producer;  /* node, -1 for inputs, parameters and states */
     int batch_dim; /* inputs: which dim counts samples, -1 none */
-    sn_init init;  /* parameters */
+    sn_init init;  /* parameters and states */
     double init_std;
     bool decay; /* parameters: weight decay applies (matrices yes, gains and biases no) */
     int grad;   /* after sn_graph_backward: the value that is its gradient, -1 none */
+    int next;   /* states: the result that it becomes, -1: stays as it is */
 } sn_value;
 
 typedef struct sn_node {
@@ -72,6 +81,8 @@ typedef struct sn_graph {
     size_t value_cap, node_cap;
     int loss; /* value, -1 none: a scalar, the mean over the step's tokens once all micro-batches
                  are added */
+    const char *scope; /* prefix of the names that the calls of build.h give */
+    sn_status failed;  /* what the first of them that failed said; the later ones did nothing */
 } sn_graph;
 
 /* ---- building ---- */
@@ -79,6 +90,8 @@ sn_graph *sn_graph_create(sn_arena *arena, const char *name);
 int sn_graph_input(sn_graph *g, const char *name, sn_dtype dtype, sn_shape shape, int batch_dim);
 int sn_graph_param(sn_graph *g, const char *name, sn_shape shape, sn_init init, double std,
                    bool decay);
+/* A state (F32) with its first content; set value[].next once the result exists. */
+int sn_graph_state(sn_graph *g, const char *name, sn_shape shape, sn_init init);
 /* Append a node: checks arity and runs the shape rule (SN_EINVAL: op, node name, operand shapes).
  * ret_out[row.outs] may be NULL. */
 sn_status sn_graph_add(sn_graph *g, sn_op op, const char *name, const sn_attr *attr, const int *in,
@@ -111,6 +124,9 @@ typedef struct sn_shard_rule {
                                                lacking it with NONE is not allowed */
 } sn_shard_rule;
 
+/* As a gradient: the constant 1, not computed. Rows that do not ask for it never see it. */
+#define SN_GRAD_ONE (-2)
+
 /* Gradients collected so far, by value; private to the backward pass and the rows' builders. */
 typedef struct sn_grads sn_grads;
 
@@ -125,6 +141,8 @@ typedef struct sn_op_row {
     sn_status (*backward)(sn_graph *g, int node, const int *grad_out, sn_grads *into);
     double (*flops)(const sn_graph *g, const sn_node *n); /* NULL: 1 per output element */
     void (*shard)(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
+    uint32_t exact; /* outputs that stay F32 whatever the precision (statistics) */
+    bool takes_one; /* backward understands SN_GRAD_ONE, the gradient of the loss by itself */
 } sn_op_row;
 
 const sn_op_row *sn_op_row_of(sn_op op);
@@ -135,6 +153,24 @@ double sn_node_flops(const sn_graph *g, const sn_node *n);
 double sn_node_bytes(const sn_graph *g, const sn_node *n);
 void sn_node_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *ret);
 
+/* ---- windows of convolutions and pools, see ops.h ---- */
+static inline int64_t sn_window_stride(const sn_attr *a, int j)
+{
+    return a->i[3 + j] ? a->i[3 + j] : 1;
+}
+
+static inline int64_t sn_window_dilation(const sn_attr *a, int j)
+{
+    return a->i[6 + j] ? a->i[6 + j] : 1;
+}
+
+/* How many windows of `size` places lie along `length` elements of spatial dim j; < 1: none. */
+static inline int64_t sn_window_count(const sn_attr *a, int j, int64_t length, int64_t size)
+{
+    int64_t room = length + a->i[9 + j] + a->i[12 + j] - sn_window_dilation(a, j) * (size - 1) - 1;
+    return room < 0 ? 0 : room / sn_window_stride(a, j) + 1;
+}
+
 /* ---- passes ---- */
 /* Merge what pays: residual + layer_norm of one stage → residual_layer_norm. Before backward. */
 sn_status sn_graph_fuse(sn_graph *g);
@@ -143,23 +179,7 @@ sn_status sn_graph_fuse(sn_graph *g);
  * names an op without a backward. */
 sn_status sn_graph_backward(sn_graph *g);
 
-/* ---- models ---- */
-typedef struct sn_gpt {
-    int64_t layers, hidden, heads, sequence, vocab, mlp; /* mlp 0: 4·hidden */
-} sn_gpt;
-
-typedef struct sn_gpt_preset {
-    const char *name, *what;
-    sn_gpt gpt;
-} sn_gpt_preset;
-int sn_gpt_presets(const sn_gpt_preset **ret);
-
-/* GPT-2 shape: learned positions, pre-norm, exact GELU, untied bias-free head. Inputs "ids" and
- * "targets" [T,B] I32; loss scaled by 1 / tokens_per_step. Parameters wte[V,D], wpe[T,1,D],
- * h.N.ln1.g/b, h.N.attn.wqkv[H,3,E,D] bqkv[H,3,E] wo[D,H,E] bo[D], h.N.ln2.g/b, h.N.mlp.w1[F,D]
- * b1[F] w2[D,F] b2[D], ln.g/b, head[V,D]. Logits are value "logits" [T,B,V]. SN_EINVAL: heads does
- * not divide hidden, sizes < 1 or beyond 2^31, … */
-sn_status sn_graph_gpt(sn_arena *arena, const sn_gpt *gpt, int64_t batch, double tokens_per_step,
-                       sn_graph **ret);
+#include "graph/build.h"
+#include "graph/models.h"
 
 #endif

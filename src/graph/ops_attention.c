@@ -83,7 +83,8 @@ static sn_status backward(sn_graph *g, int node, const int *grad_out, sn_grads *
 }
 
 const sn_op_row sn_rows_attention[] = {
-    {SN_OP_ATTENTION, "attention", 1, 1, 2, forward_shape, backward, forward_flops, forward_shard},
+    {SN_OP_ATTENTION, "attention", 1, 1, 2, forward_shape, backward, forward_flops, forward_shard,
+     2},
     {SN_OP_ATTENTION_GRAD, "attention_grad", 4, 4, 1, grad_shape, NULL, grad_flops, grad_shard},
 };
 const int sn_rows_attention_count = SN_COUNT(sn_rows_attention);

@@ -171,9 +171,9 @@ static sn_status both_backward(sn_graph *g, int node, const int *grad_out, sn_gr
 
 const sn_op_row sn_rows_norm[] = {
     {SN_OP_RESIDUAL, "residual", 2, 3, 1, residual_shape, residual_backward, NULL, residual_shard},
-    {SN_OP_LAYER_NORM, "layer_norm", 3, 3, 3, norm_shape, norm_backward, norm_flops, norm_shard},
+    {SN_OP_LAYER_NORM, "layer_norm", 3, 3, 3, norm_shape, norm_backward, norm_flops, norm_shard, 6},
     {SN_OP_LAYER_NORM_GRAD, "layer_norm_grad", 5, 6, 3, grad_shape, NULL, norm_flops, grad_shard},
     {SN_OP_RESIDUAL_LAYER_NORM, "residual_layer_norm", 5, 5, 4, both_shape, both_backward,
-     norm_flops, both_shard},
+     norm_flops, both_shard, 12},
 };
 const int sn_rows_norm_count = SN_COUNT(sn_rows_norm);

@@ -94,10 +94,10 @@ static void gelu_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *r)
 static sn_status add_backward(sn_graph *g, int node, const int *grad_out, sn_grads *into)
 {
     const sn_node n = g->node[node];
-    if (grad_out[0] < 0)
-        return SN_OK;
     if (sn_grads_wanted(into, n.in[0]))
         SN_TRY(sn_grads_add(g, into, n.in[0], grad_out[0]));
+    if (grad_out[0] == SN_GRAD_ONE) /* y is as large as x, so one number too */
+        return sn_grads_wanted(into, n.in[1]) ? sn_grads_add(g, into, n.in[1], grad_out[0]) : SN_OK;
     if (sn_grads_wanted(into, n.in[1]))
         SN_TRY(sn_backward_sum_to(g, into, node, grad_out[0], n.in[1], 0));
     return SN_OK;
@@ -129,7 +129,7 @@ static double sum_flops(const sn_graph *g, const sn_node *n)
 }
 
 const sn_op_row sn_rows_pointwise[] = {
-    {SN_OP_ADD, "add", 2, 2, 1, add_shape, add_backward, NULL, add_shard},
+    {SN_OP_ADD, "add", 2, 2, 1, add_shape, add_backward, NULL, add_shard, 0, true},
     {SN_OP_SUM_TO, "sum_to", 1, 1, 1, sum_to_shape, NULL, sum_flops, sum_to_shard},
     {SN_OP_BIAS_GELU, "bias_gelu", 2, 2, 1, gelu_shape, gelu_backward, gelu_flops, gelu_shard},
     {SN_OP_BIAS_GELU_GRAD, "bias_gelu_grad", 3, 3, 1, gelu_shape, NULL, gelu_flops, gelu_shard},

@@ -103,6 +103,7 @@ static void grad_shard(const sn_graph *g, const sn_node *n, sn_shard_rule *r)
     r->begin_label = LABEL_LAST;
 }
 
+/* Their gradient is part of the loss's. */
 static sn_status no_backward(sn_graph *g, int node, const int *grad_out, sn_grads *into)
 {
     return SN_OK;
@@ -112,8 +113,10 @@ static sn_status loss_backward(sn_graph *g, int node, const int *grad_out, sn_gr
 {
     const sn_node loss = g->node[node];
     int sums = g->value[loss.in[1]].producer, dx;
-    if (loss.out[0] != g->loss || sums < 0 || g->node[sums].op != SN_OP_XENT_SUMS)
-        return sn_fail(SN_ENOTSUP, "xent_loss '%s' must be the loss itself and follow xent_sums",
+    if (grad_out[0] != SN_GRAD_ONE || sums < 0 || g->node[sums].op != SN_OP_XENT_SUMS)
+        return sn_fail(SN_ENOTSUP,
+                       "xent_loss '%s' must be the loss or a summand of it, scaled by "
+                       "its own attribute, and follow xent_sums",
                        loss.name);
     const sn_node n = g->node[sums];
     if (!sn_grads_wanted(into, n.in[0]))
@@ -129,9 +132,10 @@ static double four_flops(const sn_graph *g, const sn_node *n)
 }
 
 const sn_op_row sn_rows_xent[] = {
-    {SN_OP_ROW_MAX, "row_max", 1, 1, 1, row_max_shape, no_backward, four_flops, row_max_shard},
-    {SN_OP_XENT_SUMS, "xent_sums", 3, 3, 1, sums_shape, no_backward, four_flops, sums_shard},
-    {SN_OP_XENT_LOSS, "xent_loss", 3, 3, 1, loss_shape, loss_backward, four_flops, loss_shard},
+    {SN_OP_ROW_MAX, "row_max", 1, 1, 1, row_max_shape, no_backward, four_flops, row_max_shard, 1},
+    {SN_OP_XENT_SUMS, "xent_sums", 3, 3, 1, sums_shape, no_backward, four_flops, sums_shard, 1},
+    {SN_OP_XENT_LOSS, "xent_loss", 3, 3, 1, loss_shape, loss_backward, four_flops, loss_shard, 1,
+     true},
     {SN_OP_XENT_GRAD, "xent_grad", 4, 4, 1, grad_shape, NULL, four_flops, grad_shard},
 };
 const int sn_rows_xent_count = SN_COUNT(sn_rows_xent);

@@ -7,10 +7,26 @@
 #include "graph/graph.h"
 
 /* The rows, one array a family. */
-extern const sn_op_row sn_rows_linear[], sn_rows_norm[], sn_rows_pointwise[], sn_rows_attention[],
-    sn_rows_xent[], sn_rows_embedding[], sn_rows_program[];
-extern const int sn_rows_linear_count, sn_rows_norm_count, sn_rows_pointwise_count,
-    sn_rows_attention_count, sn_rows_xent_count, sn_rows_embedding_count, sn_rows_program_count;
+#define SN_ROWS(family)                                                                            \
+    extern const sn_op_row sn_rows_##family[];                                                     \
+    extern const int sn_rows_##family##_count
+SN_ROWS(linear);
+SN_ROWS(batch_linear);
+SN_ROWS(norm);
+SN_ROWS(rms);
+SN_ROWS(pointwise);
+SN_ROWS(activate);
+SN_ROWS(attention);
+SN_ROWS(attend);
+SN_ROWS(xent);
+SN_ROWS(loss);
+SN_ROWS(embedding);
+SN_ROWS(conv);
+SN_ROWS(pool);
+SN_ROWS(batch_norm);
+SN_ROWS(moe);
+SN_ROWS(program);
+#undef SN_ROWS
 
 /* Rows of ops_tensor.h. */
 extern const sn_op_row sn_rows_elementwise[], sn_rows_move[], sn_rows_index[], sn_rows_window[];
@@ -35,6 +51,15 @@ void sn_set_out(sn_graph *g, const sn_node *n, int o, sn_shape shape);
 
 /* "op 'name': " + text with the operands' shapes; returns SN_EINVAL. */
 sn_status sn_bad_node(const sn_graph *g, const sn_node *n, const char *what);
+
+/* x[N,S…,C] seen through windows of these sizes and the node's attr: ret is x with S' for
+ * S. */
+sn_status sn_window_shape(const sn_graph *g, const sn_node *n, sn_shape x, const int64_t *size,
+                          sn_shape *ret);
+
+/* Label the dims of an operand: those before the last LABEL_LEAD + d with `lead` as what outputs
+ * without them become, the last one LABEL_LAST. */
+void sn_label_rows(sn_shape x, int8_t *row, sn_combine lead, bool last_splits, sn_shard_rule *r);
 
 /* ---- for the builders of gradients ---- */
 bool sn_grads_wanted(const sn_grads *grads, int value); /* does a parameter depend on it? */

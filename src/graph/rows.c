@@ -27,14 +27,13 @@ const sn_op_row *sn_op_row_of(sn_op op)
         const sn_op_row *row;
         int count;
     } family[] = {
-        {sn_rows_linear, sn_rows_linear_count},       {sn_rows_norm, sn_rows_norm_count},
-        {sn_rows_pointwise, sn_rows_pointwise_count}, {sn_rows_attention, sn_rows_attention_count},
-        {sn_rows_xent, sn_rows_xent_count},           {sn_rows_embedding, sn_rows_embedding_count},
-        {sn_rows_program, sn_rows_program_count},
-        {sn_rows_elementwise, sn_rows_elementwise_count},
-        {sn_rows_move, sn_rows_move_count},
-        {sn_rows_index, sn_rows_index_count},
-        {sn_rows_window, sn_rows_window_count},
+#define FAMILY(name) {sn_rows_##name, sn_rows_##name##_count}
+        FAMILY(linear),      FAMILY(batch_linear), FAMILY(norm),      FAMILY(rms),
+        FAMILY(pointwise),   FAMILY(activate),     FAMILY(attention), FAMILY(attend),
+        FAMILY(xent),        FAMILY(loss),         FAMILY(embedding), FAMILY(conv),
+        FAMILY(pool),        FAMILY(batch_norm),   FAMILY(moe),       FAMILY(program),
+        FAMILY(elementwise), FAMILY(move),         FAMILY(index),     FAMILY(window),
+#undef FAMILY
     };
     for (size_t f = 0; f < SN_COUNT(family); f++) {
         const sn_op_row *row = search(family[f].row, family[f].count, op);
@@ -95,6 +94,15 @@ int sn_label(sn_shard_rule *rule, int id, int64_t size, bool splittable, sn_comb
     rule->label[l].splittable = splittable;
     rule->label[l].combine = combine;
     return l;
+}
+
+void sn_label_rows(sn_shape x, int8_t *row, sn_combine lead, bool last_splits, sn_shard_rule *r)
+{
+    for (int d = 0; d < x.rank; d++) {
+        bool last = d == x.rank - 1;
+        row[d] = (int8_t) sn_label(r, last ? LABEL_LAST : LABEL_LEAD + d, x.dim[d],
+                                   !last || last_splits, last ? SN_COMBINE_NONE : lead);
+    }
 }
 
 void sn_set_out(sn_graph *g, const sn_node *n, int o, sn_shape shape)

@@ -21,11 +21,22 @@
  *   *layer_norm*, bias_gelu*, residual                     rows, cols (the last dimension)
  *   row_max, xent_* rows positions, cols V                 attention t b h e
  *   slice           O N I at L in n[0…4]                   pack, unpack  O P L I in n[0…3]
- *   add, sum_to     the walk                               the rest  rows elements */
+ *   add, sum_to     the walk                               the rest  rows elements
+ *   conv*, *pool*   the window                             batch_linear*  b X, then as linear
+ *   bn_*, glu*, softmax*, *rms_norm*, activate*  rows, cols (the last dimension)
+ *   attend*         t b g h e, s keys (h: query heads of one key head)     rotary  t, rows, cols
+ *   moe_*           t tokens, b, h choices a token, g experts, s capacity, cols D */
+typedef struct kern_window { /* 1 or 2 spatial dims: the first ones are 1 long */
+    int64_t n, c, f, groups;
+    int64_t in[3], out[3], size[3], stride[3], dilation[3], before[3];
+    int64_t in_count, out_count, size_count; /* their products */
+} kern_window;
+
 typedef struct kern_dims {
     int64_t rows, cols, inner;
-    int64_t t, b, h, e;
+    int64_t t, b, g, h, e, s;
     int64_t n[5];
+    kern_window w;
     /* The larger operand's dimensions, neighbours that walk alike merged, and how far the smaller
      * operand moves along each (0 where it is broadcast). walk ≥ 1; the last is the innermost. */
     int walk;

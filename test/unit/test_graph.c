@@ -160,12 +160,136 @@ static void test_mlp(void **state)
     sn_arena_free(a);
 }
 
+/* Published sizes; a norm counts its gain and bias, running statistics are no parameters. */
+static void test_sizes(void **state)
+{
+    static const struct {
+        const char *name;
+        int64_t parameters;
+    } known[] = {{"resnet18", 11689512},       {"resnet50", 25557032},   {"resnet152", 60192808},
+                 {"bert-base", 109514298},     {"gpt2-tied", 124439808}, {"llama2-7b", 6738415616},
+                 {"mixtral-8x7b", 46702792704}};
+    for (size_t i = 0; i < SN_COUNT(known); i++) {
+        sn_arena *a = sn_arena_create();
+        sn_model m;
+        sn_graph *g;
+        assert_ok(sn_model_find(known[i].name, &m));
+        assert_ok(sn_model_build(a, &m, 2, 2.0 * (double) sn_model_units(&m), &g));
+        sn_graph_check(g);
+        if (sn_graph_parameters(g) != known[i].parameters)
+            fail_msg("%s has %lld parameters, published are %lld", known[i].name,
+                     (long long) sn_graph_parameters(g), (long long) known[i].parameters);
+        sn_arena_free(a);
+    }
+}
+
+/* Every output that a card computes has a place for each split label, or says how parts combine;
+ * labels agree with the sizes of what they run along and with those of the forward node. */
+static void check_rule(const sn_graph *g, int i, const char *model)
+{
+    const sn_node *n = &g->node[i];
+    sn_shard_rule rule, origin;
+    sn_node_shard(g, n, &rule);
+    sn_node_shard(g, &g->node[n->origin], &origin);
+    for (int l = 0; l < rule.labels; l++)
+        for (int k = 0; k < origin.labels; k++)
+            if (rule.label[l].id == origin.label[k].id && n->op != SN_OP_ADD)
+                assert_int_equal(rule.label[l].size, origin.label[k].size);
+    for (int k = 0; k < n->ins; k++)
+        for (int d = 0; n->in[k] >= 0 && d < g->value[n->in[k]].shape.rank; d++)
+            if (rule.in[k][d] >= 0 &&
+                rule.label[rule.in[k][d]].size != g->value[n->in[k]].shape.dim[d])
+                fail_msg("%s: %s '%s' labels operand %d wrongly", model, sn_op_name(n->op), n->name,
+                         k);
+    for (int o = 0; o < n->outs; o++)
+        for (int l = 0; l < rule.labels; l++) {
+            bool has = false;
+            for (int d = 0; d < SN_RANK_MAX; d++)
+                has |= rule.out[o][d] == l;
+            if (!has && rule.label[l].splittable && rule.label[l].combine == SN_COMBINE_NONE)
+                fail_msg("%s: %s '%s' does not say what output %d is when label %d is split", model,
+                         sn_op_name(n->op), n->name, o, l);
+        }
+    assert_true(sn_node_bytes(g, n) > 0);
+    assert_true(sn_node_flops(g, n) >= 0);
+}
+
+/* Every preset builds, is fused, differentiated, whole and well labelled; all parameters get a
+ * gradient. Large ones with few layers. */
+static void test_presets(void **state)
+{
+    sn_model_preset p;
+    for (int i = 0; sn_model_preset_at(i, &p); i++) {
+        sn_arena *a = sn_arena_create();
+        sn_graph *g;
+        if (p.model.kind == SN_MODEL_GPT)
+            p.model.gpt.layers = 2;
+        assert_ok(sn_model_build(a, &p.model, 6, 6.0 * (double) sn_model_units(&p.model), &g));
+        int logits = sn_graph_find(g, "logits");
+        assert_true(logits >= 0);
+        assert_ok(sn_graph_fuse(g));
+        assert_ok(sn_graph_backward(g));
+        sn_graph_check(g);
+        for (int v = 0; v < g->values; v++)
+            if (g->value[v].kind == SN_VALUE_PARAM && g->value[v].grad < 0)
+                fail_msg("%s: %s has no gradient", p.name, g->value[v].name);
+        for (int n = 0; n < g->nodes; n++)
+            check_rule(g, n, p.name);
+        sn_arena_free(a);
+    }
+}
+
+/* A failure in the middle is named at the end, and nothing after it crashes. */
+static void test_builder_failures(void **state)
+{
+    sn_arena *a = sn_arena_create();
+    sn_graph *g = sn_graph_create(a, "broken");
+    int x = sn_graph_input(g, "x", SN_F32, SN_SHAPE(4, 8, 8, 3), 0);
+    sn_window far = SN_WINDOW_2D(11, 1, 1);
+    x = sn_graph_conv(g, "far", x, 4, &far, 1, true);
+    assert_int_equal(x, -1);
+    x = sn_graph_batch_norm(g, "bn", x, -1, NULL);
+    x = sn_graph_linear(g, "fc", x, SN_SHAPE(10), 3, 0, true);
+    x = sn_graph_moe(g, "moe", x, &(sn_moe){.experts = 2, .used = 1, .inner = 4}, 1, NULL);
+    x = sn_graph_attend(g, "attend", x, x, x, -1, true);
+    x = sn_graph_mean_squares(g, x, x, 1);
+    assert_int_equal(sn_graph_done(g, x), SN_EINVAL);
+    assert_string_equal(sn_errmsg(),
+                        "conv 'far': the windows do not fit into the operand (operands "
+                        "[4,8,8,3] [4,11,11,3] [4])");
+    sn_model m;
+    assert_int_equal(sn_model_find("resnet51", &m), SN_ENOTFOUND);
+    assert_ok(sn_model_find("moe-tiny", &m));
+    m.gpt.experts_used = 5;
+    assert_int_equal(sn_model_build(a, &m, 1, 1, &g), SN_EINVAL);
+    sn_arena_free(a);
+}
+
+/* What is added to the loss gets the gradient 1 without a node for it. */
+static void test_losses_add(void **state)
+{
+    sn_arena *a = sn_arena_create();
+    sn_graph *g = sn_graph_create(a, "sum");
+    int x = sn_graph_input(g, "x", SN_F32, SN_SHAPE(4, 8), 0);
+    int t = sn_graph_input(g, "t", SN_F32, SN_SHAPE(4, 8), 0);
+    int y = sn_graph_linear(g, "fc", x, SN_SHAPE(8), 1, 0, true);
+    int one = sn_graph_mean_squares(g, y, t, 0.5), two = sn_graph_mean_squares(g, t, y, 0.25);
+    assert_ok(sn_graph_done(g, sn_graph_sum(g, "both", one, two)));
+    assert_ok(sn_graph_backward(g));
+    sn_graph_check(g);
+    assert_int_equal(count(g, SN_OP_MSE_GRAD), 2);
+    assert_int_equal(count(g, SN_OP_CONSTANT), 0);
+    sn_arena_free(a);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_gpt),   cmocka_unit_test(test_stages_stop_fusion),
-        cmocka_unit_test(test_flops), cmocka_unit_test(test_rules),
-        cmocka_unit_test(test_mlp),   cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_sizes),      cmocka_unit_test(test_presets),
+        cmocka_unit_test(test_losses_add), cmocka_unit_test(test_builder_failures),
+        cmocka_unit_test(test_gpt),        cmocka_unit_test(test_stages_stop_fusion),
+        cmocka_unit_test(test_flops),      cmocka_unit_test(test_rules),
+        cmocka_unit_test(test_mlp),        cmocka_unit_test(test_refusals),
     };
     return sn_test_run(tests);
 }

@@ -42,13 +42,27 @@ static parsed parse_case(const kern_case *c)
     parse_words(c->ins, SN_OP_IN_MAX, &p.spec.ins, p.in, shape);
     for (int i = 0; i < p.spec.ins; i++) {
         p.spec.in[i].absent = p.in[i] == '-';
-        p.spec.in[i].dtype = p.in[i] == 'i' ? SN_I32 : SN_F32;
+        p.spec.in[i].dtype = strchr("ied", p.in[i]) ? SN_I32 : SN_F32;
         p.spec.in[i].shape = shape[i];
     }
     parse_words(c->outs, SN_OP_OUT_MAX, &p.spec.outs, p.out, shape);
-    for (int o = 0; o < p.spec.outs; o++)
+    for (int o = 0; o < p.spec.outs; o++) {
+        p.spec.out[o].dtype = p.out[o] == 'i' ? SN_I32 : SN_F32;
         p.spec.out[o].shape = shape[o];
+    }
     return p;
+}
+
+/* Integers by what they mean. */
+static int32_t integer(char kind, sn_shape shape, uint64_t stream, int64_t i)
+{
+    uint64_t random = sn_hash64(7, stream, (uint64_t) i);
+    int64_t each = shape.rank ? shape.dim[shape.rank - 1] : 1, row = i / each;
+    if (kind == 'e') /* a walk through 0 … 4 from a place of the row's own */
+        return (int32_t) ((sn_hash64(7, stream, (uint64_t) row) + (uint64_t) (i % each)) % 5);
+    if (kind == 'd') /* no place twice within a sample: [T,B,k], b changes fastest but one */
+        return random % 5 == 0 ? -1 : (int32_t) (row / shape.dim[shape.rank - 2] * each + i % each);
+    return (int32_t) (random % 11) - 1;
 }
 
 static operand operand_make(char kind, sn_dtype dtype, sn_shape shape, uint64_t stream)
@@ -65,7 +79,7 @@ static operand operand_make(char kind, sn_dtype dtype, sn_shape shape, uint64_t 
         if (kind == 'h')
             x = hyper[i % 8];
         if (dtype == SN_I32)
-            ((int32_t *) op.data)[i] = (int32_t) (sn_hash64(7, stream, (uint64_t) i) % 11) - 1;
+            ((int32_t *) op.data)[i] = integer(kind, shape, stream, i);
         else if (dtype == SN_BF16)
             ((uint16_t *) op.data)[i] = sn_f32_to_bf16((float) x);
         else
@@ -78,6 +92,8 @@ static double operand_at(const operand *op, int64_t i)
 {
     if (op->dtype == SN_BF16)
         return sn_bf16_to_f32(((uint16_t *) op->data)[i]);
+    if (op->dtype == SN_I32)
+        return ((int32_t *) op->data)[i];
     return ((float *) op->data)[i];
 }
 
@@ -150,8 +166,8 @@ static bool to_bf16(parsed *p, int form)
         changed = true;
     }
     for (int o = 0; o < p->spec.outs && (form & 2); o++) {
-        if ((p->spec.accumulate >> o & 1) || p->spec.op == SN_OP_SUM_SQUARES ||
-            (p->spec.op == SN_OP_ADAMW && o < 3))
+        if ((p->spec.accumulate >> o & 1) || p->spec.out[o].dtype != SN_F32 ||
+            p->spec.op == SN_OP_SUM_SQUARES || (p->spec.op == SN_OP_ADAMW && o < 3))
             continue;
         p->spec.out[o].dtype = SN_BF16;
         changed = true;
