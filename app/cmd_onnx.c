@@ -53,6 +53,23 @@ static const char *folder_of(sn_arena *arena, const char *path)
     return dir;
 }
 
+static sn_status train(const sn_args *args, const sn_onnx_model *model, const char *dir,
+                       sn_card *card)
+{
+    const char *data = sn_args_get(args, "run-test"), *loss = sn_args_get(args, "loss");
+    const char *steps = sn_args_get(args, "steps"), *lr = sn_args_get(args, "lr");
+    int64_t n = 20;
+    double rate = 0.01;
+    if (!data)
+        return sn_fail(SN_EINVAL, "--run-test DIR is missing: a folder with input_0.pb, … and the "
+                                  "targets as output_0.pb");
+    if (steps && (!sn_str_to_int(steps, &n) || n < 0))
+        return sn_fail(SN_EINVAL, "--steps is '%s'; it takes a number", steps);
+    if (lr && !sn_str_to_float(lr, &rate))
+        return sn_fail(SN_EINVAL, "--lr is '%s'; it takes a number", lr);
+    return sn_onnx_train(model, dir, data, loss ? loss : "cross-entropy", n, rate, card);
+}
+
 static sn_status check(const sn_args *args, sn_card *card, sn_arena *arena)
 {
     sn_onnx_model *model;
@@ -67,11 +84,13 @@ static sn_status check(const sn_args *args, sn_card *card, sn_arena *arena)
     if (sn_onnx_missing(model, &missing) > 0)
         status =
             sn_fail(SN_ENOTSUP, "%s uses ops that are not offered: %s", path, sn_str_get(&missing));
+    else if (!strcmp(args->word[0], "train"))
+        status = train(args, model, dir, card);
     else if (data)
         status = sn_onnx_case(model, dir, data, card);
     else if ((status = sn_onnx_file_import(model, dir, card, opts, arena, &o)) >= 0)
         describe(model, o);
-    if (status >= 0 && data)
+    if (status >= 0 && data && !strcmp(args->word[0], "check"))
         printf("%s gives the outputs of %s\n", path, data);
     sn_str_done(&missing);
     sn_onnx_free(model);
@@ -83,7 +102,7 @@ int sn_cmd_onnx(const sn_args *args)
     const char *what = args->words == 2 ? args->word[0] : "", *kind = sn_args_get(args, "card");
     bool conformance = !strcmp(what, "conformance");
     sn_card *card;
-    if (!conformance && strcmp(what, "check"))
+    if (!conformance && strcmp(what, "check") && strcmp(what, "train"))
         return sn_exit_with("onnx", sn_fail(SN_EINVAL, "say what: supernode onnx check MODEL.onnx, "
                                                        "or supernode onnx conformance DIR"));
     sn_status status = sn_card_open(kind ? kind : "cpu", NULL, &card);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { OPERANDS_MAX = 64 };
+enum { OPERANDS_MAX = SN_ONNX_OPERANDS_MAX };
 #define MODEL_BYTES_MAX (INT64_C(1) << 31)
 #define TENSOR_BYTES_MAX (INT64_C(1) << 30)
 
@@ -121,12 +121,6 @@ static sn_status compare(const char *name, const sn_tensor *got, const sn_tensor
 }
 
 /* ---- one folder of data ---- */
-typedef struct case_data {
-    int inputs, outputs;
-    sn_onnx_bind input[OPERANDS_MAX];
-    sn_tensor output[OPERANDS_MAX];
-} case_data;
-
 static sn_status read_tensor(const char *path, sn_arena *arena, sn_tensor *ret)
 {
     char *data;
@@ -137,8 +131,8 @@ static sn_status read_tensor(const char *path, sn_arena *arena, sn_tensor *ret)
     return status < 0 ? sn_fail_in(status, "%s", path) : SN_OK;
 }
 
-static sn_status read_case(const sn_onnx_model *model, const char *dir, sn_arena *arena,
-                           case_data *ret)
+sn_status sn_onnx_data_read(const sn_onnx_model *model, const char *dir, sn_arena *arena,
+                            sn_onnx_data *ret)
 {
     for (int i = 0; i < OPERANDS_MAX; i++) {
         const char *path = sn_arena_printf(arena, "%s/input_%d.pb", dir, i);
@@ -162,7 +156,7 @@ static sn_status read_case(const sn_onnx_model *model, const char *dir, sn_arena
 }
 
 /* Import knowing shapes alone if that will do, else integers, else every value. */
-static sn_status import(const sn_onnx_model *model, const char *dir, const case_data *d,
+static sn_status import(const sn_onnx_model *model, const char *dir, const sn_onnx_data *d,
                         sn_card *card, sn_arena *arena, sn_onnx **ret)
 {
     sn_status status = SN_OK;
@@ -180,7 +174,7 @@ static sn_status import(const sn_onnx_model *model, const char *dir, const case_
     return status;
 }
 
-static void fill(sn_eval *e, const sn_onnx_value *v, int n, const case_data *d)
+void sn_onnx_fill(sn_eval *e, const sn_onnx_value *v, int n, const sn_onnx_data *d)
 {
     for (int i = 0; i < n; i++) {
         const void *data = v[i].tensor.data;
@@ -194,16 +188,16 @@ static void fill(sn_eval *e, const sn_onnx_value *v, int n, const case_data *d)
     }
 }
 
-static sn_status run_and_compare(const sn_onnx *o, const case_data *d, sn_card *card)
+static sn_status run_and_compare(const sn_onnx *o, const sn_onnx_data *d, sn_card *card)
 {
     sn_eval *e;
     int keep[OPERANDS_MAX], n = SN_MIN(o->outputs, OPERANDS_MAX);
     for (int i = 0; i < n; i++)
         keep[i] = o->output[i].value;
     SN_TRY(sn_eval_create(card, o->graph, keep, n, &e));
-    fill(e, o->param, o->params, NULL);
-    fill(e, o->constant, o->constants, NULL);
-    fill(e, o->input, o->inputs, d);
+    sn_onnx_fill(e, o->param, o->params, NULL);
+    sn_onnx_fill(e, o->constant, o->constants, NULL);
+    sn_onnx_fill(e, o->input, o->inputs, d);
     sn_status status = sn_eval_run(e);
     for (int i = 0; status >= 0 && i < SN_MIN(n, d->outputs); i++) {
         sn_tensor got = o->output[i].tensor;
@@ -221,9 +215,9 @@ static sn_status run_and_compare(const sn_onnx *o, const case_data *d, sn_card *
 sn_status sn_onnx_case(const sn_onnx_model *model, const char *dir, const char *data, sn_card *card)
 {
     sn_arena *arena = sn_arena_create();
-    case_data *d = SN_NEW(arena, case_data);
+    sn_onnx_data *d = SN_NEW(arena, sn_onnx_data);
     sn_onnx *o;
-    sn_status status = read_case(model, data, arena, d);
+    sn_status status = sn_onnx_data_read(model, data, arena, d);
     if (status >= 0)
         status = import(model, dir, d, card, arena, &o);
     if (status >= 0)

@@ -7,12 +7,12 @@
     y[i] = (expression)
 #define X x[i]
 
-static double sigmoid(double x)
+static double tensor_sigmoid(double x)
 {
     return x >= 0 ? 1 / (1 + exp(-x)) : exp(x) / (1 + exp(x));
 }
 
-static double clamp01(double x)
+static double tensor_clamp01(double x)
 {
     return x < 0 ? 0 : x > 1 ? 1 : x; /* NaN stays */
 }
@@ -96,7 +96,7 @@ static void unary_real(int64_t f, double a, double b, const double *x, double *y
         EACH(X < 0 ? 0 : X);
         break;
     case SN_UNARY_SIGMOID:
-        EACH(sigmoid(X));
+        EACH(tensor_sigmoid(X));
         break;
     case SN_UNARY_SOFTPLUS:
         EACH((X > 0 ? X : 0) + log1p(exp(-fabs(X))));
@@ -117,10 +117,10 @@ static void unary_real(int64_t f, double a, double b, const double *x, double *y
         EACH(X < 0 ? a * expm1(X / a) : X);
         break;
     case SN_UNARY_HARD_SIGMOID:
-        EACH(clamp01(a * X + b));
+        EACH(tensor_clamp01(a * X + b));
         break;
     case SN_UNARY_HARD_SWISH:
-        EACH(X * clamp01(X / 6 + 0.5));
+        EACH(X * tensor_clamp01(X / 6 + 0.5));
         break;
     case SN_UNARY_THRESHOLD:
         EACH(X > a ? X : 0);
@@ -192,7 +192,7 @@ REF_RUN(unary)
 }
 
 /* f'(x), where it has one; at a corner the value from the side that others take. */
-static double slope(sn_unary f, double a, double b, double x)
+static double tensor_slope(sn_unary f, double a, double b, double x)
 {
     switch (f) { /* tidy: table */
     case SN_UNARY_ABS:
@@ -238,9 +238,9 @@ static double slope(sn_unary f, double a, double b, double x)
     case SN_UNARY_RELU:
         return x > 0;
     case SN_UNARY_SIGMOID:
-        return sigmoid(x) * sigmoid(-x);
+        return tensor_sigmoid(x) * tensor_sigmoid(-x);
     case SN_UNARY_SOFTPLUS:
-        return sigmoid(x);
+        return tensor_sigmoid(x);
     case SN_UNARY_SOFTSIGN:
         return 1 / ((1 + fabs(x)) * (1 + fabs(x)));
     case SN_UNARY_LEAKY_RELU:
@@ -276,7 +276,7 @@ REF_RUN(unary_grad)
         for (int64_t i = 0; i < n; i++) /* an infinite slope where nothing arrives adds nothing */
             x[i] = dy[i] == 0 && !isnan(x[i])
                        ? 0
-                       : dy[i] * slope((sn_unary) attr->i[0], attr->f[0], attr->f[1], x[i]);
+                       : dy[i] * tensor_slope((sn_unary) attr->i[0], attr->f[0], attr->f[1], x[i]);
         REF(write_f64)(k->spec.out[0].dtype, out[0], at, n, x);
     }
     return SN_OK;
