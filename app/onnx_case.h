@@ -20,7 +20,7 @@ sn_status sn_onnx_file_import(const sn_onnx_model *model, const char *dir, sn_ca
 sn_status sn_onnx_case(const sn_onnx_model *model, const char *dir, const char *data,
                        sn_card *card);
 
-/* Append the loss, differentiate, and take `steps` steps of gradient descent on one card: the inputs
+/* Append the loss, differentiate, and take `steps` steps of gradient descent on one card: inputs
  * from data/input_N.pb, the targets from data/output_0.pb. Prints the loss before each step. */
 sn_status sn_onnx_train(const sn_onnx_model *model, const char *dir, const char *data,
                         const char *loss, int64_t steps, double lr, sn_card *card);

@@ -127,8 +127,8 @@ const sn_verb sn_verbs[] = {
      "check MODEL.onnx imports a model and says what became of it: nodes, parameters, or the op,\n"
      "type or shape that stands in the way. With --run-test it is run on a folder of inputs and\n"
      "compared with the outputs there. conformance DIR does that for every model below DIR and\n"
-     "counts passed, failed and unsupported ones, the latter by op. train appends a loss to the first\n"
-     "output and descends, on one card, with the inputs and targets of --run-test.\n\n"
+     "counts passed, failed and unsupported ones, the latter by op. train appends a loss to the\n"
+     "first output and descends, on one card, with the inputs and targets of --run-test.\n\n"
      "  supernode onnx check resnet50.onnx --dim batch=4\n"
      "  supernode onnx train encoder.onnx --run-test data --steps 20 --lr 0.05\n"
      "  supernode onnx conformance /usr/share/libonnx-testdata/data",

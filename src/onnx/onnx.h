@@ -90,7 +90,7 @@ sn_status sn_onnx_import(const sn_onnx_model *model, const sn_onnx_opts *opts, s
                          sn_onnx **ret);
 
 /* Append a loss to output 0 and make it the graph's: "cross-entropy", the mean over positions with
- * classes in the last dim and targets[…] I32; "squares", the mean of (output − target)². The targets
+ * classes in the last dim and targets[…] I32; "squares", the mean of (output − target)². They
  * become an input, whose value is returned. Then sn_graph_backward. */
 sn_status sn_onnx_loss(sn_onnx *onnx, const char *kind, int *ret_targets);
 

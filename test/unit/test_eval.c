@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of the general tensor ops against finite differences, each alone between a parameter and
- * a weighted sum; memory that is used again. */
+ * Gradients of the general tensor ops against finite differences, each alone between parameters
+ * and a weighted sum. */
 #include "unit/sn_test.h"
 
 #include "eval/eval.h"

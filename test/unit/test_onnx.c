@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files that lie: every one is refused with a sentence, and quickly. Models are written here byte by
- * byte, in the wire format. */
+ * Files that lie: every one is refused with a sentence, and quickly. Models are written here byte
+ * by byte, in the wire format. */
 #include "unit/sn_test.h"
 
 #include "onnx/onnx.h"
