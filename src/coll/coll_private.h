@@ -226,6 +226,7 @@ struct sn_coll_req {
     bool told;       /* the control page says that we wait for this */
     bool brief;      /* short: see record.c */
     uint64_t record; /* its number with the flight recorder, 0 none (yet) */
+    uint64_t posted; /* the recorder's clock then */
 
     /* group operations */
     uint64_t seq;
@@ -458,6 +459,7 @@ bool coll_p2p_peer_left(sn_coll_req *r); /* a host mate that has closed, and lef
 /* record.c */
 void coll_record_open(sn_coll *c);
 void coll_record_launch(sn_coll_req *r);
+void coll_record_signalled(sn_coll_req *r); /* brief ones, by their first signal */
 void coll_record_end(sn_coll_req *r);
 
 /* mesh.c */

@@ -2,8 +2,8 @@
  *
  * record — what the flight recorder is told.
  *
- * A short operation is recorded after its first turn, a long one before: the first turn tells the
- * peers that we are here, and what is written while they answer costs nobody anything. */
+ * A long operation is recorded before its first turn. A short one after its first signal is stored:
+ * what is written until the peers have it and answer costs nobody anything. */
 #include "coll/coll_private.h"
 
 #define LONG 4096 /* bytes: from here on the first turn takes longer than the record */
@@ -39,17 +39,7 @@ static sn_record_state state_of(const sn_coll_req *r)
     return started(r) ? SN_RECORD_STARTED : SN_RECORD_POSTED;
 }
 
-static uint64_t bytes_of(const sn_coll_req *r)
-{
-    if (r->group == NULL)
-        return r->bytes;
-    sn_coll_op op = r->call.op;
-    bool one = op == SN_ALL_REDUCE || op == SN_BROADCAST || op == SN_BARRIER;
-    uint64_t elements = (uint64_t) r->call.count * (one ? 1 : (uint64_t) r->group->size);
-    return elements * sn_dtype_bytes(r->call.dtype);
-}
-
-static sn_record_what of_group(const sn_coll_req *r, uint64_t bytes)
+static sn_record_what of_group(const sn_coll_req *r)
 {
     sn_coll_op op = r->call.op;
     bool reduces = op == SN_ALL_REDUCE || op == SN_REDUCE_SCATTER;
@@ -63,7 +53,7 @@ static sn_record_what of_group(const sn_coll_req *r, uint64_t bytes)
                             .peer = rooted ? r->call.root : -1,
                             .seq = r->seq,
                             .count = (uint64_t) r->call.count,
-                            .bytes = bytes};
+                            .blocks = (uint32_t) coll_blocks_most(r)};
 }
 
 static sn_record_what of_pair(const sn_coll_req *r)
@@ -77,33 +67,47 @@ static sn_record_what of_pair(const sn_coll_req *r)
                             .peer = r->peer,
                             .seq = r->tag,
                             .count = r->bytes,
-                            .bytes = r->bytes};
+                            .blocks = 1};
 }
 
-static sn_record_what what_of(const sn_coll_req *r, uint64_t bytes)
+/* So short that its first turn takes less time than the record. */
+static bool brief(const sn_coll_req *r)
 {
-    return r->group != NULL ? of_group(r, bytes) : of_pair(r);
+    if (r->group == NULL)
+        return r->bytes < LONG;
+    uint64_t elements = (uint64_t) r->call.count * (uint64_t) coll_blocks_most(r);
+    return elements * sn_dtype_bytes(r->call.dtype) < LONG;
+}
+
+static void post(sn_coll_req *r, sn_record_state state)
+{
+    sn_recorder *to = r->coll->recorder;
+    sn_record_what what = r->group != NULL ? of_group(r) : of_pair(r);
+    r->posted = sn_recorder_now(to);
+    r->record = sn_recorder_post(to, &what, state, r->posted);
+}
+
+/* A signal was stored; what is done until the peer sees it costs nothing. */
+void coll_record_signalled(sn_coll_req *r)
+{
+    post(r, SN_RECORD_STARTED);
+    r->coll->looked = r->posted;
 }
 
 void coll_record_launch(sn_coll_req *r)
 {
     sn_recorder *to = r->coll->recorder;
-    sn_record_what what;
-    uint64_t bytes = bytes_of(r);
     if (r->making != NULL) { /* no operation of the caller's */
         coll_advance(r);
         return;
     }
-    r->brief = bytes < LONG;
-    if (!r->brief) {
-        what = what_of(r, bytes);
-        r->record = sn_recorder_post(to, &what, SN_RECORD_POSTED, sn_recorder_now(to));
-    }
-    coll_advance(r);
+    r->brief = brief(r);
     if (!r->brief)
+        post(r, SN_RECORD_POSTED);
+    coll_advance(r);
+    if (r->record != 0)
         return;
-    what = what_of(r, bytes);
-    r->record = sn_recorder_post(to, &what, state_of(r), sn_recorder_now(to));
+    post(r, state_of(r));
     if (r->status < 0)
         sn_recorder_end(to, r->record, r->status);
 }

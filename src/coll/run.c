@@ -101,6 +101,8 @@ static void signal(sn_coll_req *r, coll_run *run, const sn_step *step)
         slot->done = g->finished;
     }
     coll_store(&s->stamp, COLL_STAMP(r->seq, run->base + (uint32_t) step->round));
+    if (r->brief && r->record == 0)
+        coll_record_signalled(r);
     if (g->locals > 0)
         coll_ring_members(g);
 }
@@ -199,6 +201,14 @@ static bool stream(const sn_coll_req *r, const coll_run *run, const sn_step *ste
     return (size_t) step->count * element(run) * (size_t) (step->srcs + step->dsts) >= COLL_STREAM;
 }
 
+/* Every other sum of a group goes from the end to the start: it begins with what the one before, or
+ * who filled the buffers since, touched last and has in its caches. Not from a stage, which was
+ * filled just now by a peer, from the start. */
+static bool backward(const sn_coll_req *r, const coll_run *run)
+{
+    return r->seq % 2 == 0 && !run->in_staged && !run->out_staged;
+}
+
 static void count_host(sn_coll_req *r, const coll_run *run, const sn_step *step, int64_t n)
 {
     const sn_sched *s = &run->plan->sched;
@@ -224,12 +234,14 @@ static sn_status reduce(sn_coll_req *r, coll_run *run, const sn_step *step)
     sn_coll_group *g = r->group;
     const sn_sched *s = &run->plan->sched;
     int64_t n = piece(run, step);
+    bool back = backward(r, run);
+    int64_t at = back ? step->count - run->moved - n : run->moved;
     for (int i = 0; i < step->srcs; i++) {
-        g->src_ptr[i] = address(r, run, s->place[step->src + i], run->moved);
+        g->src_ptr[i] = address(r, run, s->place[step->src + i], at);
         g->src_wide[i] = s->place[step->src + i].buf == SN_BUF_WIDE;
     }
     for (int i = 0; i < step->dsts; i++) {
-        g->dst_ptr[i] = address(r, run, s->place[step->dst + i], run->moved);
+        g->dst_ptr[i] = address(r, run, s->place[step->dst + i], at);
         g->dst_wide[i] = s->place[step->dst + i].buf == SN_BUF_WIDE;
     }
     sn_fold f = {.red = run->plan->call.red,
@@ -242,7 +254,8 @@ static sn_status reduce(sn_coll_req *r, coll_run *run, const sn_step *step)
                  .divide = step->divide,
                  .src_wide = s->wide_count > 0 ? g->src_wide : NULL,
                  .dst_wide = s->wide_count > 0 ? g->dst_wide : NULL,
-                 .stream = stream(r, run, step)};
+                 .stream = stream(r, run, step),
+                 .backward = back};
     r->coll->kernels->fold(&f);
     count_host(r, run, step, n);
     run->moved += n;

@@ -36,6 +36,7 @@ typedef struct sn_fold {
     int64_t count;
     int divide; /* 0: none; in f32, before rounding */
     bool stream;
+    bool backward; /* from the last element to the first: what was touched last is in the caches */
     const uint8_t *src_wide, *dst_wide; /* [srcs], [dsts]: 1 where it holds F32; NULL: nowhere */
 } sn_fold;
 

@@ -219,10 +219,11 @@ INLINE void fold_tail(const sn_fold *f, form m, int64_t from)
     }
 }
 
-INLINE int64_t fold_turns(const sn_fold *f, form m)
+INLINE void fold_turns(const sn_fold *f, form m)
 {
-    int64_t i = 0;
-    for (; i + TURN <= f->count; i += TURN) {
+    int64_t turns = f->count / TURN, step = f->backward ? -TURN : TURN;
+    int64_t i = f->backward ? (turns - 1) * TURN : 0;
+    for (; turns > 0; turns--, i += step) {
         four acc = take_four(f, m, 0, i);
         for (int k = 1; k < f->srcs; k++) {
             four x = take_four(f, m, k, i);
@@ -238,12 +239,12 @@ INLINE int64_t fold_turns(const sn_fold *f, form m)
         for (int k = 0; k < f->dsts; k++)
             give_four(f, m, k, i, acc);
     }
-    return i;
 }
 
 INLINE void fold_as(const sn_fold *f, form m)
 {
-    fold_tail(f, m, fold_turns(f, m));
+    fold_turns(f, m);
+    fold_tail(f, m, f->count / TURN * TURN);
     if (m.stream)
         STREAM_END();
 }

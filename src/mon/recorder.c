@@ -23,7 +23,7 @@ struct sn_recorder {
     int fd; /* holds the lock */
     bool tick_is_ns;
     uint64_t posted; /* number of the last record */
-    int64_t step;
+    int32_t step;
     int next_group; /* where to look for a place first */
 };
 
@@ -71,7 +71,8 @@ static sn_status make_file(const char *path, sn_recorder *r)
         return sn_fail(failed == ENOSPC ? SN_ENOSPC : SN_EIO, "cannot reserve %zu bytes for %s: %s",
                        sizeof(file_all), path, strerror(failed));
     bool locked = fcntl(r->fd, F_SETLK, &all) == 0; /* else nobody can tell whether we live */
-    void *p = mmap(NULL, sizeof(file_all), PROT_READ | PROT_WRITE, MAP_SHARED, r->fd, 0);
+    void *p = mmap(NULL, sizeof(file_all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, r->fd,
+                   0); /* here, and not under the first operations */
     if (p == MAP_FAILED)
         return sn_fail(SN_EIO, "cannot map %s: %s", path, strerror(errno));
     r->file = p;
@@ -190,7 +191,8 @@ void sn_recorder_step(sn_recorder *r, int64_t step)
     if (r == NULL)
         return;
     file_say *s = say_begin(r);
-    s->step = r->step = step;
+    s->step = step;
+    r->step = (int32_t) SN_MIN(step, INT32_MAX);
     read_clocks(r, &s->ticks, &s->mono_ns);
     say_end(s);
 }
@@ -250,6 +252,7 @@ int sn_recorder_group(sn_recorder *r, uint32_t id, const char *name, const int *
     g->size = n;
     g->me = me;
     g->left = 0;
+    g->turn++;
     snprintf(g->name, sizeof(g->name), "%s", name);
     for (int i = 0; i < n && i < SN_RECORDER_MEMBERS; i++)
         g->member[i] = members[i];
@@ -271,12 +274,16 @@ static file_record *record_of(sn_recorder *r, uint64_t number)
     return &r->file->record[(number - 1) % SN_RECORDER_RECORDS];
 }
 
+static uint32_t lap_of(uint64_t number)
+{
+    return (uint32_t) ((number - 1) / SN_RECORDER_RECORDS) + 1;
+}
+
 /* The ring is larger than the nearest caches, and stores leave in order: one that has to fetch its
  * line would hold up the next signal to a peer. */
 static void fetch(const file_record *f)
 {
     __builtin_prefetch(f, 1);
-    __builtin_prefetch((const char *) (f + 1) - 1, 1);
 }
 
 uint64_t sn_recorder_post(sn_recorder *r, const sn_record_what *what, sn_record_state state,
@@ -288,25 +295,25 @@ uint64_t sn_recorder_post(sn_recorder *r, const sn_record_what *what, sn_record_
     file_record *f = record_of(r, number);
     fetch(record_of(r, number + AHEAD));
     file_group *g = what->group >= 0 ? &r->file->group[what->group] : NULL;
-    __atomic_store_n(&f->number, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->lap, 0, __ATOMIC_RELAXED);
     __atomic_thread_fence(__ATOMIC_RELEASE);
     f->posted = at;
     f->started = state >= SN_RECORD_STARTED ? at : 0;
     f->ended = state >= SN_RECORD_DONE ? at : 0;
     f->seq = what->seq;
     f->count = what->count;
-    f->bytes = what->bytes;
+    f->blocks = (uint16_t) (what->blocks - 1);
     f->step = r->step;
-    f->group = what->group;
+    f->group = (int8_t) what->group;
     f->peer = what->peer;
-    f->key = g ? (uint32_t) g->key : 0;
+    f->turn = g ? (uint16_t) g->turn : 0;
     f->status = 0;
     f->state = state;
     f->op = what->op;
     f->red = what->red;
     f->algorithm = what->algorithm;
     f->dtype = what->dtype;
-    __atomic_store_n(&f->number, number, __ATOMIC_RELEASE);
+    __atomic_store_n(&f->lap, lap_of(number), __ATOMIC_RELEASE);
     if (g)
         g->posted = what->seq;
     if (g && state == SN_RECORD_DONE)
@@ -336,10 +343,10 @@ void sn_recorder_end_at(sn_recorder *r, uint64_t number, sn_status status, uint6
     if (f == NULL || f->state >= SN_RECORD_DONE)
         return;
     f->ended = at;
-    f->status = status;
+    f->status = (int8_t) status;
     __atomic_store_n(&f->state, status < 0 ? SN_RECORD_FAILED : SN_RECORD_DONE, __ATOMIC_RELEASE);
     file_group *g = f->group >= 0 ? &r->file->group[f->group] : NULL;
-    if (g && status >= 0 && (uint32_t) g->key == f->key)
+    if (g && status >= 0 && (uint16_t) g->turn == f->turn)
         g->done = SN_MAX(g->done, f->seq);
 }
 

@@ -15,7 +15,7 @@
 #include "mon/recorder.h"
 
 #define FILE_MAGIC UINT32_C(0x534e4652) /* "SNFR" */
-#define FILE_VERSION 1
+#define FILE_VERSION 2
 #define FILE_TEXT 96
 
 typedef struct file_head {
@@ -51,22 +51,22 @@ typedef struct file_group {
     uint64_t key; /* 0: never used */
     uint64_t posted, done;
     int32_t size, me;
-    uint32_t left, spare;
+    uint32_t left, turn; /* turn: groups that had this place before */
     char name[64];
     int32_t member[SN_RECORDER_MEMBERS];
 } file_group;
 
+/* One cache line: what an operation costs is this line's way through the caches. */
 typedef struct file_record {
-    uint64_t number;                 /* 0 while being written */
+    uint32_t lap; /* of the ring, from 1: it says the number; 0 while being written */
+    int8_t group, status;
+    uint8_t state, dtype;
     uint64_t posted, started, ended; /* ticks, 0: not yet */
-    uint64_t seq, count, bytes;
-    int64_t step;
-    int32_t group, peer;
-    uint32_t key; /* low half of the group's: the place may serve another by now */
-    int32_t status;
-    uint32_t state;
-    uint8_t op, red, algorithm, dtype;
-    uint64_t spare;
+    uint64_t seq, count;
+    int32_t peer, step;
+    uint16_t turn;   /* of the group's place: it may serve another by now */
+    uint16_t blocks; /* of `count` elements, but one */
+    uint8_t op, red, algorithm, spare;
 } file_record;
 
 typedef struct file_all {
@@ -77,6 +77,12 @@ typedef struct file_all {
     file_record record[SN_RECORDER_RECORDS] __attribute__((aligned(4096)));
 } file_all;
 
-_Static_assert(sizeof(file_record) == 96, "a record and a half in a pair of cache lines");
+_Static_assert(sizeof(file_record) == 64, "a record is one cache line");
+_Static_assert(SN_RECORDER_GROUPS <= INT8_MAX + 1, "a place fits a record");
+
+static inline uint64_t file_number(uint32_t lap, size_t place)
+{
+    return lap > 0 ? (uint64_t) (lap - 1) * SN_RECORDER_RECORDS + place + 1 : 0;
+}
 
 #endif

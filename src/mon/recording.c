@@ -27,7 +27,7 @@ typedef struct reading {
     file_say say;
     clocks clocks;
     const char *word[SN_RECORDER_WORDS];
-    uint32_t key[SN_RECORDER_GROUPS];
+    uint16_t turn[SN_RECORDER_GROUPS];
     sn_recording *out;
 } reading;
 
@@ -142,7 +142,7 @@ static void read_group(reading *r, int at)
     o->me = g.me;
     o->posted = g.posted;
     o->done = g.done;
-    r->key[at] = (uint32_t) g.key;
+    r->turn[at] = (uint16_t) g.turn;
     if (g.key == 0)
         return;
     int *member = SN_NEW_N(r->arena, int, SN_RECORDER_MEMBERS);
@@ -154,16 +154,24 @@ static void read_group(reading *r, int at)
 
 /* ---- records ---- */
 
+static size_t record_at(size_t i)
+{
+    return offsetof(file_all, record) + i * sizeof(file_record);
+}
+
 typedef struct found {
     uint64_t number;
     size_t at; /* offset in the image */
 } found;
 
-static uint64_t number_in(const unsigned char *image, size_t at)
+/* The number of the record at place i, 0 when there is none or it is being written. */
+static uint64_t number_in(const reading *r, const unsigned char *image, size_t i)
 {
-    uint64_t n;
-    memcpy(&n, image + at, sizeof(n));
-    return n;
+    size_t at = record_at(i);
+    uint32_t lap = 0;
+    if (at + sizeof(file_record) <= r->bytes)
+        memcpy(&lap, image + at + offsetof(file_record, lap), sizeof(lap));
+    return file_number(lap, i);
 }
 
 static int by_number(const void *a, const void *b)
@@ -176,13 +184,9 @@ static int by_number(const void *a, const void *b)
 static int64_t newest(const reading *r)
 {
     uint64_t most = 0;
-    for (size_t i = 0; i < SN_RECORDER_RECORDS; i++) {
-        size_t at = offsetof(file_all, record) + i * sizeof(file_record);
-        uint64_t number = at + sizeof(file_record) > r->bytes ? 0 : number_in(r->after, at);
-        if (number != 0 && (number - 1) % SN_RECORDER_RECORDS == i)
-            most = SN_MAX(most, number);
-    }
-    return (int64_t) SN_MIN(most, INT64_MAX);
+    for (size_t i = 0; i < SN_RECORDER_RECORDS; i++)
+        most = SN_MAX(most, number_in(r, r->after, i));
+    return (int64_t) most;
 }
 
 /* All whole records, oldest first. */
@@ -190,13 +194,9 @@ static int64_t find_records(const reading *r, found *out)
 {
     int64_t n = 0;
     for (size_t i = 0; i < SN_RECORDER_RECORDS; i++) {
-        size_t at = offsetof(file_all, record) + i * sizeof(file_record);
-        if (at + sizeof(file_record) > r->bytes)
-            break;
-        uint64_t number = number_in(r->before, at);
-        if (number != 0 && number == number_in(r->after, at) &&
-            (number - 1) % SN_RECORDER_RECORDS == i)
-            out[n++] = (found){number, at};
+        uint64_t number = number_in(r, r->before, i);
+        if (number != 0 && number == number_in(r, r->after, i))
+            out[n++] = (found){number, record_at(i)};
     }
     qsort(out, (size_t) n, sizeof(*out), by_number);
     return n;
@@ -207,6 +207,11 @@ static const char *word(const reading *r, uint8_t index)
     return index < SN_RECORDER_WORDS ? r->word[index] : "";
 }
 
+static size_t bytes_of(uint8_t dtype)
+{
+    return dtype < SN_DTYPE_COUNT ? sn_dtype_bytes(dtype) : 0;
+}
+
 static void read_record(const reading *r, found f, sn_recorded *o)
 {
     file_record d;
@@ -214,7 +219,7 @@ static void read_record(const reading *r, found f, sn_recorded *o)
     *o = (sn_recorded){.number = f.number,
                        .seq = d.seq,
                        .count = d.count,
-                       .bytes = d.bytes,
+                       .bytes = d.count * (d.blocks + UINT64_C(1)) * bytes_of(d.dtype),
                        .state = SN_RECORD_POSTED,
                        .status = (sn_status) d.status,
                        .op = word(r, d.op),
@@ -231,7 +236,7 @@ static void read_record(const reading *r, found f, sn_recorded *o)
         o->state = (sn_record_state) d.state;
     if (d.group == SN_RECORDER_PAIR)
         o->group = SN_RECORDER_PAIR;
-    else if (d.group >= 0 && d.group < SN_RECORDER_GROUPS && r->key[d.group] == d.key)
+    else if (d.group >= 0 && r->turn[d.group] == d.turn)
         o->group = d.group;
     if (o->state < SN_RECORD_DONE)
         o->ended = 0;

@@ -9,6 +9,7 @@ void boot_init(sn_boot *boot, const boot_way *way, int rank, int world)
     boot->way = way;
     boot->rank = rank;
     boot->world = world;
+    boot->left = -1;
     boot->blobs = sn_alloc((size_t) world * sizeof *boot->blobs);
     boot->bytes = sn_alloc((size_t) world * sizeof *boot->bytes);
 }
@@ -72,6 +73,16 @@ sn_status sn_boot_allgather(sn_boot *boot, const void *blob, size_t bytes, sn_ti
     return SN_OK;
 }
 
+int boot_left(sn_boot *boot, sn_time until)
+{
+    if (boot->left < 0 && boot->broken >= 0 && boot->way->listen) {
+        sn_status status = boot->way->listen(boot, until);
+        if (status < 0 && status != SN_EPEER) /* a launcher that is gone is so next time, too */
+            boot->broken = status;
+    }
+    return boot->left;
+}
+
 void sn_boot_free(sn_boot *boot)
 {
     if (!boot)
@@ -110,7 +121,7 @@ static void single_free(sn_boot *boot)
 
 sn_status sn_boot_single(sn_boot **ret)
 {
-    static const boot_way single = {single_allgather, single_free};
+    static const boot_way single = {.allgather = single_allgather, .free = single_free};
     sn_boot *boot = sn_alloc(sizeof *boot);
     boot_init(boot, &single, 0, 1);
     *ret = boot;

@@ -27,6 +27,9 @@ typedef struct boot_head {
 
 typedef struct boot_way {
     sn_status (*allgather)(sn_boot *boot, const void *blob, size_t bytes, sn_time deadline);
+    /* Between all-gathers: take news until somebody has left, `until` at most. NULL: there is no
+     * such news. */
+    sn_status (*listen)(sn_boot *boot, sn_time until);
     void (*free)(sn_boot *boot);
 } boot_way;
 
@@ -36,6 +39,7 @@ struct sn_boot {
     int rank, world;
     uint32_t seq;       /* of the next all-gather */
     sn_status broken;   /* a failed one: the sequence numbers no longer meet */
+    int left;           /* the rank that is known to have gone first, -1 none */
     char *data;         /* what the blobs point into */
     const void **blobs; /* [world] */
     size_t *bytes;      /* [world] */
@@ -43,6 +47,9 @@ struct sn_boot {
 
 void boot_init(sn_boot *boot, const boot_way *way, int rank, int world);
 void boot_done(sn_boot *boot);
+
+/* The rank that left first, as the launcher saw it; -1 when nobody has until then. */
+int boot_left(sn_boot *boot, sn_time until);
 
 /* Cut an ALL message's data (malloc'd, taken) into boot->blobs; SN_ECORRUPT when it does not fit.
  */

@@ -240,7 +240,7 @@ static sn_status world_of(const pmix_proc_t *me, uint32_t *ret)
 
 sn_status sn_boot_pmix(sn_boot **ret)
 {
-    static const boot_way way = {fence_allgather, finalize};
+    static const boot_way way = {.allgather = fence_allgather, .free = finalize};
     pmix_proc_t me;
     uint32_t world = 0;
     pmix_status_t code = PMIx_Init(&me, NULL, 0);

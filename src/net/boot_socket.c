@@ -13,10 +13,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+/* A message that is on its way: the head first, then its data. */
+typedef struct incoming {
+    boot_head head;
+    size_t head_done, data_done;
+    char *data;
+} incoming;
+
 typedef struct boot_socket {
     sn_boot boot;
     int fd;
-    int left;      /* a rank that is gone, -1 none */
+    incoming in;
     uint32_t *who; /* the ranks of a MISSING answer, NULL while there is none */
     size_t whos;
 } boot_socket;
@@ -99,15 +106,9 @@ static sn_status put_message(boot_socket *s, uint32_t kind, const void *blob, si
     return status;
 }
 
-/* A message that is on its way: the head first, then its data. */
-typedef struct incoming {
-    boot_head head;
-    size_t head_done, data_done;
-    char *data;
-} incoming;
-
-static sn_status get_message(boot_socket *s, incoming *in, sn_time deadline)
+static sn_status get_message(boot_socket *s, sn_time deadline)
 {
+    incoming *in = &s->in;
     if (!in->data) {
         sn_status status = get(s, &in->head, sizeof in->head, deadline, &in->head_done);
         if (status != SN_OK)
@@ -123,11 +124,11 @@ static sn_status get_message(boot_socket *s, incoming *in, sn_time deadline)
 }
 
 /* SN_OK when it was the answer to this all-gather, SN_PENDING when something else. */
-static sn_status take(boot_socket *s, incoming *in)
+static sn_status take(boot_socket *s)
 {
-    char *data = in->data;
-    boot_head head = in->head;
-    *in = (incoming){0};
+    char *data = s->in.data;
+    boot_head head = s->in.head;
+    s->in = (incoming){0};
     if (head.kind == BOOT_ALL && head.seq == s->boot.seq)
         return boot_cut(&s->boot, data, head.bytes);
     if (head.kind == BOOT_MISSING && head.seq == s->boot.seq) {
@@ -141,7 +142,7 @@ static sn_status take(boot_socket *s, incoming *in)
         memcpy(&rank, data, sizeof rank);
     free(data);
     if (rank < (uint32_t) s->boot.world)
-        s->left = (int) rank;
+        s->boot.left = s->boot.left < 0 ? (int) rank : s->boot.left;
     else if (head.kind != BOOT_MISSING)
         return sn_fail(SN_ECORRUPT, "the launcher sent an unexpected message (kind %u, #%u)",
                        head.kind, head.seq);
@@ -174,16 +175,13 @@ static sn_status collect(boot_socket *s, sn_time began, sn_time deadline)
     sn_time wait = deadline - began;
     sn_time ask = deadline - SN_MIN(wait / 4, 200 * SN_MS);
     bool asked = false;
-    incoming in = {0};
     sn_status status = SN_PENDING;
     while (status == SN_PENDING) {
-        if (s->left >= 0) {
-            status = sn_fail(SN_EPEER, "rank %d left", s->left);
-            break;
-        }
-        status = get_message(s, &in, asked ? deadline : ask);
+        if (s->boot.left >= 0)
+            return sn_fail(SN_EPEER, "rank %d left", s->boot.left);
+        status = get_message(s, asked ? deadline : ask);
         if (status == SN_OK) {
-            status = take(s, &in);
+            status = take(s);
         } else if (status == SN_PENDING && asked) {
             status = late(s, began);
         } else if (status == SN_PENDING) {
@@ -192,8 +190,22 @@ static sn_status collect(boot_socket *s, sn_time began, sn_time deadline)
             status = sent < 0 ? sent : SN_PENDING;
         }
     }
-    free(in.data);
     return status;
+}
+
+static sn_status socket_listen(sn_boot *boot, sn_time until)
+{
+    boot_socket *s = (boot_socket *) boot;
+    while (boot->left < 0) {
+        sn_status status = get_message(s, until);
+        if (status == SN_OK)
+            status = take(s);
+        else if (status == SN_PENDING)
+            return SN_OK;
+        if (status < 0)
+            return status;
+    }
+    return SN_OK;
 }
 
 static sn_status socket_allgather(sn_boot *boot, const void *blob, size_t bytes, sn_time deadline)
@@ -210,12 +222,13 @@ static void socket_free(sn_boot *boot)
 {
     boot_socket *s = (boot_socket *) boot;
     free(s->who);
+    free(s->in.data);
     close(s->fd);
 }
 
 sn_status sn_boot_socket(int fd, int rank, int world, sn_boot **ret)
 {
-    static const boot_way way = {socket_allgather, socket_free};
+    static const boot_way way = {socket_allgather, socket_listen, socket_free};
     if (world < 1 || rank < 0 || rank >= world)
         return sn_fail(SN_EINVAL, "rank %d of a world of %d", rank, world);
     int flags = fcntl(fd, F_GETFL);
@@ -225,7 +238,6 @@ sn_status sn_boot_socket(int fd, int rank, int world, sn_boot **ret)
     boot_socket *s = sn_alloc(sizeof *s);
     boot_init(&s->boot, &way, rank, world);
     s->fd = fd;
-    s->left = -1;
     *ret = &s->boot;
     return SN_OK;
 }

@@ -210,7 +210,7 @@ void net_life_judge(sn_net *net, sn_time gap)
         net_ear *ear = &net->beat->ear[r];
         ear->silent = beat == ear->beat ? ear->silent + gap : 0;
         ear->beat = beat;
-        if (ear->silent >= net->detect - 2 * net->tick && has_failed(net, r, ear->silent))
+        if (ear->silent >= net_silence_least(net) && has_failed(net, r, ear->silent))
             net_dead(net, r, "stopped answering for %lld ms", (long long) (ear->silent / SN_MS));
     }
 }

@@ -3,6 +3,7 @@
  * Sockets between the ranks of a host: abstract names (nothing in a file system), sequenced
  * packets. A door's name is no secret (/proc/net/unix lists it), so whoever knocks must be the same
  * user and show the token that the boot exchange gave to the job's ranks only. */
+#include "net/boot.h"
 #include "net/net_private.h"
 
 #include "os/os.h"
@@ -20,6 +21,7 @@
 
 #define LOCAL_MAGIC UINT32_C(0x534e4c43) /* "SNLC" */
 #define LOCAL_MAX 1024
+#define NEWS_NS (100 * SN_MS) /* how long the launcher's word on who was first is waited for */
 
 typedef struct local_head {
     uint32_t magic, rank;
@@ -84,10 +86,12 @@ static sn_status wait_for(sn_net *net, int rank, int fd, short events, sn_time d
     }
 }
 
-/* A socket that closed: the life page knows better whether that was orderly. */
+/* A socket that closed: the life page knows better whether that was orderly. While the ranks find
+ * each other there is none yet, and this one may have left because another had died. */
 static sn_status hung_up(sn_net *net, int rank)
 {
     net_look_around(net);
+    SN_TRY(net_boot_news(net, sn_now() + NEWS_NS));
     net_dead(net, rank, "died: its process is gone"); /* unless it is known to have left */
     return net_peer_gone(net, rank);
 }
@@ -254,6 +258,7 @@ static sn_status knock(sn_net *net, int rank, const net_door *door, sn_time dead
         int code = errno;
         if (sock >= 0)
             close(sock);
+        SN_TRY(net_boot_news(net, sn_now() + NEWS_NS));
         return sn_fail(SN_EPEER,
                        "cannot connect to rank %d (%s), which shows this host's boot id and "
                        "namespaces: %s (when it runs on another machine, a clone of this one, give "
@@ -283,8 +288,23 @@ static bool admit(sn_net *net, int sock, const net_door *mine)
     return true;
 }
 
+static sn_status not_connected(const sn_net *net)
+{
+    bool *here = sn_alloc((size_t) net->world * sizeof *here);
+    for (int r = 0; r < net->world; r++)
+        here[r] = r <= net->rank || !sn_net_same_host(net, r) || net->peers[r].sock >= 0;
+    sn_str names = {0};
+    boot_name_missing(here, net->world, &names);
+    sn_status status =
+        sn_fail(SN_ETIME, "%s of this host did not connect in time", sn_str_get(&names));
+    sn_str_done(&names);
+    free(here);
+    return status;
+}
+
 /* Guests whose hello has not come yet are watched beside the door, so that one who stays silent
- * holds up nobody. */
+ * holds up nobody. Nobody can be further than I am now, so whoever leaves the boot exchange has
+ * failed. */
 static sn_status welcome(sn_net *net, int door, const net_door *mine, int expected,
                          sn_time deadline)
 {
@@ -312,8 +332,10 @@ static sn_status welcome(sn_net *net, int door, const net_door *mine, int expect
                 close(guest);
         }
         status = sn_net_alive(net);
+        if (status >= 0 && expected > 0)
+            status = net_boot_news(net, 0);
         if (status >= 0 && expected > 0 && sn_now() >= deadline)
-            status = sn_fail(SN_ETIME, "%d ranks of this host have not connected", expected);
+            status = not_connected(net);
     }
     for (nfds_t i = 1; i < n; i++)
         close(watch[i].fd);

@@ -46,11 +46,40 @@ static void complete(sn_net_req *req, ucs_status_t code, size_t got)
         give_back(req);
 }
 
-void wire_on_sent(void *request, ucs_status_t code, void *ctx)
+static void on_handed_over(void *request, ucs_status_t code, void *ctx)
 {
     sn_net_req *req = ctx;
     req->wire->u.ucp_request_free(request);
     complete(req, code, req->bytes);
+}
+
+/* UCX is done with the caller's bytes, but they may still lie in a buffer of its own where the
+ * kernel had no room. Nobody may come back to move them: who has sent may go and compute. So a
+ * message is sent when all buffers are empty, which costs a look when they are. */
+static void hand_over(sn_net_req *req, ucs_status_t code)
+{
+    net_wire *wire = req->wire;
+    if (code != UCS_OK || req->kind != WIRE_SEND) {
+        complete(req, code, req->bytes);
+        return;
+    }
+    ucp_request_param_t param = {.op_attr_mask =
+                                     UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
+                                 .cb.send = on_handed_over,
+                                 .user_data = req};
+    ucs_status_ptr_t flush = wire->u.ucp_worker_flush_nbx(wire->worker, &param);
+    if (!UCS_PTR_IS_PTR(flush))
+        complete(req, UCS_PTR_STATUS(flush), req->bytes);
+    else if (!req->done)
+        req->ucx = flush;
+}
+
+void wire_on_sent(void *request, ucs_status_t code, void *ctx)
+{
+    sn_net_req *req = ctx;
+    req->wire->u.ucp_request_free(request);
+    req->ucx = NULL;
+    hand_over(req, code);
 }
 
 static void on_received(void *request, ucs_status_t code, const ucp_tag_recv_info_t *info,
@@ -105,10 +134,12 @@ sn_net_req *wire_take(net_wire *wire, int peer, wire_kind kind, bool control, ui
 void wire_note_started(sn_net_req *req, ucs_status_ptr_t started, size_t got)
 {
     if (UCS_PTR_IS_PTR(started)) {
-        if (!req->done)
+        if (!req->done && !req->ucx)
             req->ucx = started;
+    } else if (req->kind == WIRE_SEND) {
+        hand_over(req, UCS_PTR_STATUS(started)); /* NULL is UCS_OK */
     } else {
-        complete(req, UCS_PTR_STATUS(started), got); /* NULL is UCS_OK */
+        complete(req, UCS_PTR_STATUS(started), got);
     }
 }
 

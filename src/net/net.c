@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Opening and closing a net, who is on which host, and verdicts about peers. */
+#include "net/boot.h"
 #include "net/net_private.h"
 
 #include "os/os.h"
@@ -104,8 +105,8 @@ static sn_status check_card(int rank, const void *blob, size_t bytes, net_card *
     return SN_OK;
 }
 
-static sn_status exchange_cards(sn_net *net, sn_boot *boot, const sn_net_opts *opts,
-                                const net_door *door, net_card *cards)
+static sn_status exchange_cards(sn_net *net, const sn_net_opts *opts, const net_door *door,
+                                net_card *cards)
 {
     net_card mine = {.magic = CARD_MAGIC, .bytes = sizeof mine, .door = *door};
     read_boot_id(mine.boot_id);
@@ -119,7 +120,7 @@ static sn_status exchange_cards(sn_net *net, sn_boot *boot, const sn_net_opts *o
         snprintf(mine.text, sizeof mine.text, "%s", sn_errmsg());
     const void *const *blobs;
     const size_t *bytes;
-    SN_TRY(sn_boot_allgather(boot, &mine, sizeof mine, opts->deadline, &blobs, &bytes));
+    SN_TRY(net_boot_gather(net, &mine, sizeof mine, opts->deadline, &blobs, &bytes));
     for (int r = 0; r < net->world; r++)
         SN_TRY(check_card(r, blobs[r], bytes[r], &cards[r]));
     return SN_OK;
@@ -193,14 +194,13 @@ static sn_status choose_address(const sn_net *net, const net_card *cards, net_ad
     return status;
 }
 
-static sn_status join(sn_net *net, sn_boot *boot, const sn_net_opts *opts, net_card *cards,
-                      net_door *doors)
+static sn_status join(sn_net *net, const sn_net_opts *opts, net_card *cards, net_door *doors)
 {
     int door_fd = -1;
     net_door door;
     net_address address;
     SN_TRY(net_door_open(&door_fd, &door));
-    sn_status status = exchange_cards(net, boot, opts, &door, cards);
+    sn_status status = exchange_cards(net, opts, &door, cards);
     if (status >= 0) {
         number_hosts(net, cards);
         for (int r = 0; r < net->world; r++)
@@ -213,7 +213,7 @@ static sn_status join(sn_net *net, sn_boot *boot, const sn_net_opts *opts, net_c
     if (net->hosts == 1)
         return SN_OK;
     SN_TRY(choose_address(net, cards, &address));
-    return net_wire_open(net, boot, &address, opts);
+    return net_wire_open(net, &address, opts);
 }
 
 static sn_net *create(sn_boot *boot, const sn_net_opts *opts)
@@ -244,6 +244,7 @@ static sn_status check_opts(const sn_net_opts *opts)
 
 sn_status sn_net_open(sn_boot *boot, const sn_net_opts *opts, sn_net **ret)
 {
+    char text[512];
     SN_TRY(check_opts(opts));
     sn_net *net = create(boot, opts);
     sn_status status = net->page || net->world > 1 ? net_beat_start(net) : SN_OK;
@@ -252,15 +253,18 @@ sn_status sn_net_open(sn_boot *boot, const sn_net_opts *opts, sn_net **ret)
     } else if (status >= 0) {
         net_card *cards = sn_alloc((size_t) net->world * sizeof *cards);
         net_door *doors = sn_alloc((size_t) net->world * sizeof *doors);
-        status = join(net, boot, opts, cards, doors);
+        net->boot = boot;
+        status = join(net, opts, cards, doors);
+        net->boot = NULL;
         free(cards);
         free(doors);
     }
     if (status < 0) {
         sn_fail_in(status, "rank %d (%s) cannot join the job", net->rank,
                    sn_net_host_name(net, net->rank));
+        snprintf(text, sizeof text, "%s", sn_errmsg()); /* closing may write another sentence */
         sn_net_close(net);
-        return status;
+        return sn_fail(status, "%s", text);
     }
     *ret = net;
     return SN_OK;
@@ -378,6 +382,26 @@ void net_dead(sn_net *net, int rank, const char *how, ...)
     if (net_state(net, rank) == NET_FINE)
         note_dead(net, rank, text);
     pthread_mutex_unlock(&net->verdict);
+}
+
+/* A failure ends one rank after the other, and whoever comes late finds several gone. The launcher
+ * saw the order. */
+sn_status net_boot_news(sn_net *net, sn_time until)
+{
+    int first = net->boot ? boot_left(net->boot, until) : -1;
+    if (first < 0 || first == net->rank)
+        return SN_OK;
+    net_dead(net, first, "died: it has left the boot exchange");
+    return sn_net_alive(net);
+}
+
+sn_status net_boot_gather(sn_net *net, const void *blob, size_t bytes, sn_time deadline,
+                          const void *const **ret_blobs, const size_t **ret_bytes)
+{
+    sn_status status = sn_boot_allgather(net->boot, blob, bytes, deadline, ret_blobs, ret_bytes);
+    if (status == SN_EPEER && net->boot->left >= 0 && net->boot->left != net->rank)
+        net_dead(net, net->boot->left, "died: it has left the boot exchange");
+    return status;
 }
 
 static void note_left(sn_net *net, int rank)

@@ -78,6 +78,7 @@ struct sn_net {
     bool news;               /* a verdict that the wire has not acted on; atomic */
     net_wire *wire;          /* NULL when everybody is on my host */
     uint32_t idle;           /* calls of sn_net_progress with nothing pending */
+    sn_boot *boot;           /* until the net is open: says who left first */
 
     net_den den;
     net_beat *beat;       /* in the den */
@@ -91,6 +92,12 @@ net_peer_state net_state(const sn_net *net, int rank);
 /* Any thread. "died: its connection broke": the predicate of the sentence. The first verdict on a
  * rank stays. */
 void net_dead(sn_net *net, int rank, const char *how, ...) __attribute__((format(printf, 3, 4)));
+/* While the net is opened: was there news of a rank that left? Its failure is noted, with who was
+ * first; SN_OK when nobody has left until then. */
+sn_status net_boot_news(sn_net *net, sn_time until);
+/* An all-gather of the boot exchange; notes who left when it fails. */
+sn_status net_boot_gather(sn_net *net, const void *blob, size_t bytes, sn_time deadline,
+                          const void *const **ret_blobs, const size_t **ret_bytes);
 /* `rank` said goodbye because of `culprit` (-1 nobody). Any thread. */
 void net_said_goodbye(sn_net *net, int rank, int culprit);
 /* SN_EPEER with rank, host and reason. For one that only left, the reason why it did comes first:
@@ -139,6 +146,7 @@ void net_served_note(net_served *s, sn_time late, sn_time now);
 sn_time net_served_late(const sn_net *net); /* at worst, lately */
 /* After so much silence a peer has failed: a little less than the bound, which is from its end to
  * everybody's knowledge; more where it or I was late. */
+sn_time net_silence_least(const sn_net *net); /* without that */
 sn_time net_silence_max(const sn_net *net, sn_time its_late);
 /* A small file, ended by a NUL, without the library's wait points; how much was read. */
 size_t net_read_small(const char *path, char *out, size_t room);
@@ -179,8 +187,7 @@ sn_status net_local_recv(sn_net *net, int rank, uint64_t what, void *data, size_
 
 /* ---- wire.c: connections ---- */
 /* Collective over all ranks. Sets net->wire. */
-sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
-                        const sn_net_opts *opts);
+sn_status net_wire_open(sn_net *net, const net_address *address, const sn_net_opts *opts);
 void net_wire_close(net_wire *wire);
 bool net_wire_progress(net_wire *wire); /* whether something moved */
 void net_wire_sleep(net_wire *wire, sn_time until);

@@ -7,9 +7,9 @@
  *       rank 2 → rank 3         Who finds a peer silent, or dead, tells its host mates in its life
  *                               page and those it sends to in its packets.
  *
- * Silence counts from the first packet on, or when all ranks are known to run. A network that lets
- * no packet through at all is not taken for death: then only this watch is given up, with a
- * warning. */
+ * Silence counts from the first packet on, and that one is sent before the hello that opening waits
+ * for, so that a link which is cut from then on is missed. A network that lets no packet through at
+ * all is not taken for death: then only this watch is given up, with a warning. */
 #include "net/net_private.h"
 
 #include "os/os.h"
@@ -103,6 +103,22 @@ void net_pulse_close(net_pulse *pulse)
         close(pulse->sock);
 }
 
+/* `late`: my heartbeats may be by so much. */
+static void send_all(const sn_net *net, net_pulse *pulse, sn_time late)
+{
+    pulse_packet p = {.magic = PULSE_MAGIC, .from = net->rank, .number = ++pulse->number};
+    p.late = late;
+    p.leaving = __atomic_load_n(&pulse->leaving, __ATOMIC_ACQUIRE);
+    p.dead = __atomic_load_n(&net->dead, __ATOMIC_ACQUIRE);
+    if (p.dead >= 0)
+        memcpy(p.how, net->peers[p.dead].how, sizeof p.how);
+    for (int i = 0; i < pulse->targets; i++) {
+        const pulse_target *t = &pulse->target[i];
+        p.token = t->token; /* a packet that cannot be sent is one that was lost */
+        syscall(SYS_sendto, pulse->sock, &p, sizeof p, MSG_NOSIGNAL, &t->address, t->bytes);
+    }
+}
+
 /* The place of a rank on its host, and how many are there. */
 static int place(const sn_net *net, int rank, int *ret_there)
 {
@@ -134,6 +150,7 @@ void net_pulse_start(sn_net *net, net_pulse *pulse, const net_pulse_card *cards)
         if (its % mates == me)
             pulse->watch[pulse->watches++] = (pulse_watch){.rank = r};
     }
+    send_all(net, pulse, 0); /* before my hello: whoever has that has heard of me */
     __atomic_store_n(&net->pulse, pulse, __ATOMIC_RELEASE);
 }
 
@@ -151,25 +168,10 @@ void net_pulse_leave(sn_net *net)
 
 /* ---- a tick ---- */
 
-static void send_all(const sn_net *net, net_pulse *pulse)
-{
-    pulse_packet p = {.magic = PULSE_MAGIC, .from = net->rank, .number = ++pulse->number};
-    p.late = net_served_late(net);
-    p.leaving = __atomic_load_n(&pulse->leaving, __ATOMIC_ACQUIRE);
-    p.dead = __atomic_load_n(&net->dead, __ATOMIC_ACQUIRE);
-    if (p.dead >= 0)
-        memcpy(p.how, net->peers[p.dead].how, sizeof p.how);
-    for (int i = 0; i < pulse->targets; i++) {
-        const pulse_target *t = &pulse->target[i];
-        p.token = t->token; /* a packet that cannot be sent is one that was lost */
-        syscall(SYS_sendto, pulse->sock, &p, sizeof p, MSG_NOSIGNAL, &t->address, t->bytes);
-    }
-}
-
 void net_pulse_bye(sn_net *net)
 {
     for (int i = 0; net->pulse && i < GOODBYES; i++)
-        send_all(net, net->pulse);
+        send_all(net, net->pulse, net_served_late(net));
 }
 
 static void hear(sn_net *net, net_pulse *pulse, const pulse_packet *p)
@@ -238,5 +240,5 @@ void net_pulse_tick(sn_net *net, sn_time gap)
         return;
     receive_all(net, pulse);
     judge(net, pulse, gap);
-    send_all(net, pulse);
+    send_all(net, pulse, net_served_late(net));
 }

@@ -156,6 +156,7 @@ static sn_status check_access(const sn_net_region *region, int member, uint64_t 
                             sn_net_host_name(region->net, m->rank));
 }
 
+/* What UCX is told of a request that it completes by itself. */
 static ucp_request_param_t param_of(sn_net_req *req)
 {
     return (ucp_request_param_t){.op_attr_mask =
@@ -164,40 +165,36 @@ static ucp_request_param_t param_of(sn_net_req *req)
                                  .user_data = req};
 }
 
-sn_status sn_net_put(sn_net_region *region, int member, uint64_t offset, const void *buf,
-                     size_t bytes, sn_net_req **ret)
+/* A put reads `buf`, a get writes it. */
+static sn_status start(sn_net_region *region, wire_kind kind, int member, uint64_t offset,
+                       void *buf, size_t bytes, sn_net_req **ret)
 {
     SN_TRY(check_access(region, member, offset, bytes));
     net_wire *wire = region->net->wire;
     const region_member *m = &region->members[member];
-    sn_net_req *req = wire_take(wire, m->rank, WIRE_PUT, false, 0, bytes);
+    ucp_ep_h ep = wire->peers[m->rank].ep;
+    sn_net_req *req = wire_take(wire, m->rank, kind, false, 0, bytes);
     if (!req)
         return SN_AGAIN;
     ucp_request_param_t param = param_of(req);
-    wire_note_started(
-        req,
-        wire->u.ucp_put_nbx(wire->peers[m->rank].ep, buf, bytes, m->at + offset, m->key, &param),
-        bytes);
+    ucs_status_ptr_t started =
+        kind == WIRE_PUT ? wire->u.ucp_put_nbx(ep, buf, bytes, m->at + offset, m->key, &param)
+                         : wire->u.ucp_get_nbx(ep, buf, bytes, m->at + offset, m->key, &param);
+    wire_note_started(req, started, bytes);
     *ret = req;
     return SN_OK;
+}
+
+sn_status sn_net_put(sn_net_region *region, int member, uint64_t offset, const void *buf,
+                     size_t bytes, sn_net_req **ret)
+{
+    return start(region, WIRE_PUT, member, offset, (void *) buf, bytes, ret);
 }
 
 sn_status sn_net_get(sn_net_region *region, int member, uint64_t offset, void *buf, size_t bytes,
                      sn_net_req **ret)
 {
-    SN_TRY(check_access(region, member, offset, bytes));
-    net_wire *wire = region->net->wire;
-    const region_member *m = &region->members[member];
-    sn_net_req *req = wire_take(wire, m->rank, WIRE_GET, false, 0, bytes);
-    if (!req)
-        return SN_AGAIN;
-    ucp_request_param_t param = param_of(req);
-    wire_note_started(
-        req,
-        wire->u.ucp_get_nbx(wire->peers[m->rank].ep, buf, bytes, m->at + offset, m->key, &param),
-        bytes);
-    *ret = req;
-    return SN_OK;
+    return start(region, WIRE_GET, member, offset, buf, bytes, ret);
 }
 
 sn_status sn_net_flush(sn_net *net, int peer, sn_net_req **ret)

@@ -134,8 +134,15 @@ sn_time net_served_late(const sn_net *net)
     return SN_MAX(net->beat->served.late[0], net->beat->served.late[1]);
 }
 
+/* Silence is looked at once a tick, and so is what others say of it. Half a tick more keeps it off
+ * the ticks themselves: else how late each is decides whether one more is waited for. */
+sn_time net_silence_least(const sn_net *net)
+{
+    return net->detect - 5 * net->tick / 2;
+}
+
 sn_time net_silence_max(const sn_net *net, sn_time its_late)
 {
     sn_time late = SN_MAX(its_late, net_served_late(net)) - LATE_FREE_NS;
-    return net->detect - 2 * net->tick + LATE_TIMES * SN_MAX(late, 0);
+    return net_silence_least(net) + LATE_TIMES * SN_MAX(late, 0);
 }

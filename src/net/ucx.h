@@ -25,6 +25,7 @@
     X(ucp_worker_get_efd)                                                                          \
     X(ucp_worker_arm)                                                                              \
     X(ucp_worker_progress)                                                                         \
+    X(ucp_worker_flush_nbx)                                                                        \
     X(ucp_worker_set_am_recv_handler)                                                              \
     X(ucp_ep_create)                                                                               \
     X(ucp_ep_close_nbx)                                                                            \

@@ -177,9 +177,8 @@ static sn_status start_worker(net_wire *wire, const net_address *address, const 
 }
 
 /* Everybody tells how its start went, so that all fail alike and at once when one does. */
-static sn_status publish(net_wire *wire, sn_boot *boot, sn_status status,
-                         const net_pulse_card *pulse, sn_time deadline,
-                         const void *const **ret_blobs, const size_t **ret_bytes)
+static sn_status publish(net_wire *wire, sn_status status, const net_pulse_card *pulse,
+                         sn_time deadline, const void *const **ret_blobs, const size_t **ret_bytes)
 {
     wire_card card = {.status = status, .pulse = *pulse};
     ucp_address_t *address = NULL;
@@ -195,7 +194,7 @@ static sn_status publish(net_wire *wire, sn_boot *boot, sn_status status,
     memcpy(blob, &card, sizeof card);
     if (bytes)
         memcpy(blob + sizeof card, address, bytes);
-    status = sn_boot_allgather(boot, blob, sizeof card + bytes, deadline, ret_blobs, ret_bytes);
+    status = net_boot_gather(wire->net, blob, sizeof card + bytes, deadline, ret_blobs, ret_bytes);
     free(blob);
     if (address)
         wire->u.ucp_worker_release_address(wire->worker, address);
@@ -306,8 +305,7 @@ static void start_pulse(net_wire *wire, net_pulse *pulse, const void *const *blo
     free(cards);
 }
 
-sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
-                        const sn_net_opts *opts)
+sn_status net_wire_open(sn_net *net, const net_address *address, const sn_net_opts *opts)
 {
     net_wire *wire = net->wire = create(net); /* closed with the net, however far it comes */
     net_pulse *pulse = NULL;
@@ -317,7 +315,7 @@ sn_status net_wire_open(sn_net *net, sn_boot *boot, const net_address *address,
         started = net_pulse_open(net, address, &pulse, &card);
     const void *const *blobs;
     const size_t *bytes;
-    sn_status status = publish(wire, boot, started, &card, opts->deadline, &blobs, &bytes);
+    sn_status status = publish(wire, started, &card, opts->deadline, &blobs, &bytes);
     if (status >= 0)
         status = check_cards(net, blobs, bytes);
     if (status < 0 || !pulse)

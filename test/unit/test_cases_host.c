@@ -240,6 +240,7 @@ static void test_mappings_are_bounded(void **state)
  * address, and lo. */
 typedef struct lab {
     int pid;
+    int rounds; /* before the link is cut */
     const char *bind[2];
 } lab;
 
@@ -328,8 +329,8 @@ static void test_interface_that_leads_there(void **state)
     lab_run(lab_up(), over_eth0);
 }
 
-/* A14: the link is cut while both wait for the other: both are told, within the bound for silence.
- */
+/* A14: the link is cut while both wait for the other, at once or later: both are told, within the
+ * bound for silence. */
 static int cut(sn_boot *boot, int rank, int host, void *ctx)
 {
     lab *l = ctx;
@@ -339,7 +340,8 @@ static int cut(sn_boot *boot, int rank, int host, void *ctx)
     char both_sides[2];
     RANK_CHECK(enter(l, rank) == 0);
     RANK_OK(lab_open(boot, l, rank, soon(), &net));
-    for (int i = 0; i < 100; i++) { /* so long that each has heard of the other */
+    RANK_OK(sn_net_gather(net, members, 2, "x", 1, soon(), both_sides)); /* both are open */
+    for (int i = 0; i < l->rounds; i++) {
         usleep(3000);
         RANK_OK(sn_net_gather(net, members, 2, "x", 1, soon(), both_sides));
     }
@@ -357,7 +359,33 @@ static int cut(sn_boot *boot, int rank, int host, void *ctx)
 static void test_cut_link(void **state)
 {
     need_root();
-    lab_run(lab_up(), cut);
+    for (int k = 0; k < 6; k++) {
+        lab *l = lab_up();
+        l->rounds = k == 5 ? 100 : 0;
+        lab_run(l, cut);
+    }
+}
+
+/* A14: addresses were exchanged, but no packet arrives: an error in time on both, with a name. */
+static int blackhole(sn_boot *boot, int rank, int host, void *ctx)
+{
+    lab *l = ctx;
+    sn_net *net;
+    RANK_CHECK(enter(l, rank) == 0);
+    RANK_CHECK(shell("ip neigh replace 10.77.0.%d lladdr 02:00:00:00:00:99 dev eth0 nud permanent",
+                     2 - rank) == 0);
+    sn_time from = sn_now(), deadline = from + 1500 * SN_MS;
+    sn_status status = lab_open(boot, l, rank, deadline, &net);
+    RANK_CHECK(status == SN_ETIME || status == SN_EPEER);
+    RANK_CHECK(sn_now() < deadline + 500 * SN_MS);
+    RANK_CHECK(strstr(sn_errmsg(), rank ? "rank 0" : "rank 1") != NULL);
+    return 0;
+}
+
+static void test_blackhole(void **state)
+{
+    need_root();
+    lab_run(lab_up(), blackhole);
 }
 
 /* A16: IPv6 on both sides, or only on one: it works, or both are told why not, in time. */
@@ -419,6 +447,7 @@ static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_mappings_are_bounded),
     cmocka_unit_test(test_interface_that_leads_there),
     cmocka_unit_test(test_cut_link),
+    cmocka_unit_test(test_blackhole),
     cmocka_unit_test(test_address_families),
     cmocka_unit_test(test_no_such_address),
 };

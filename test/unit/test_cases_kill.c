@@ -174,6 +174,47 @@ static void test_killed_in_bootstrap(void **state)
     }
 }
 
+/* Open everything, then barriers, until it fails: the death may come anywhere. */
+static int anywhere(sn_boot *boot, int rank, int host, void *ctx)
+{
+    death *d = ctx;
+    world w = {0};
+    sn_coll_call barrier = {.op = SN_BARRIER};
+    sn_coll_opts opts = {.arena_bytes = 1 << 20, .deadline = soon()};
+    const void *const *blobs;
+    const size_t *bytes;
+    char who[16];
+    int members[8];
+    RANK_OK(sn_boot_allgather(boot, "", 0, soon(), &blobs, &bytes));
+    arm(d, rank);
+    sn_status status = sn_rank_open(boot, host, NULL, &w.net);
+    if (status == SN_OK)
+        status = sn_coll_open(w.net, &opts, &w.c);
+    for (int i = 0; status == SN_OK && i < sn_net_world(w.net); i++)
+        members[i] = i;
+    if (status == SN_OK)
+        status = sn_coll_group_create(w.c, "world", members, sn_net_world(w.net), soon(), &w.all);
+    while (status == SN_OK)
+        status = sn_coll_run(w.all, &barrier, soon());
+    d->told[rank] = sn_now();
+    snprintf(who, sizeof who, "rank %d ", d->victim);
+    RANK_CHECK(status == SN_EPEER);
+    RANK_CHECK(strstr(sn_errmsg(), who) != NULL);
+    world_close(&w);
+    return 0;
+}
+
+static void test_killed_anywhere(void **state)
+{
+    for (int k = 0; k < 24 * case_times; k++) {
+        uint64_t seed = sn_hash64(CASES_SEED, 77, (uint64_t) k);
+        bool one_host = k % 2 == 0;
+        death d = {.victim = case_draw(seed, 0, 1, one_host ? 3 : 4), .second = -1};
+        d.after = case_draw(seed, 0, 2, one_host ? 3000 : 30000) * 1000;
+        kill_once(one_host ? here : both, one_host ? 3 : 4, anywhere, d);
+    }
+}
+
 /* ---- A22: under load ---- */
 
 /* Many requests of all kinds under way, arena and not; the death comes somewhere among them. */
@@ -378,6 +419,7 @@ static void test_killed_with_much_memory(void **state)
 static const struct CMUnitTest tests[] = {
     cmocka_unit_test(test_killed_in_collective),
     cmocka_unit_test(test_killed_in_bootstrap),
+    cmocka_unit_test(test_killed_anywhere),
     cmocka_unit_test(test_killed_under_load),
     cmocka_unit_test(test_two_deaths),
     cmocka_unit_test(test_chain),

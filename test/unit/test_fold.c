@@ -74,6 +74,7 @@ static void draw(trial *t, sn_prng *rng)
     f->dsts = 1 + (int) sn_prng_below(rng, DSTS);
     f->divide = f->red == SN_AVG ? f->srcs : 0;
     f->stream = sn_prng_below(rng, 2);
+    f->backward = sn_prng_below(rng, 2);
     f->src_wide = sn_prng_below(rng, 2) ? t->src_wide : NULL;
     f->dst_wide = sn_prng_below(rng, 2) ? t->dst_wide : NULL;
     for (int s = 0; s < SRCS; s++) {

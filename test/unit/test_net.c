@@ -6,6 +6,7 @@
 #include "unit/sn_test.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/stat.h>
 
 #define SOON (sn_now() + *sn_ranks_patience() * 10 * SN_SEC)
@@ -113,6 +114,66 @@ static int rank_order(sn_boot *boot, int rank, int host, void *ctx)
 static void test_order(void **state)
 {
     assert_int_equal(sn_ranks_run(2, far, rank_order, NULL, SOON), 0);
+}
+
+/* What has been sent arrives though the sender does not come back to the net: the sender stops when
+ * the kernel takes no more, and only what it was told is sent is received. */
+enum { GONE_MESSAGES = 20000, GONE_BYTES = 4000, GONE_TURNS = 2000 };
+
+typedef struct gone {
+    int sent; /* as the sender was told, when it stops */
+    int got;
+} gone;
+
+static int rank_gone_receives(sn_net *net, gone *g, char *buf)
+{
+    int sent;
+    while ((sent = __atomic_load_n(&g->sent, __ATOMIC_ACQUIRE)) == 0)
+        sched_yield();
+    RANK_CHECK(sent < GONE_MESSAGES);
+    for (int i = 0; i <= sent; i++) {
+        sn_net_req *r;
+        if (i == sent)
+            __atomic_store_n(&g->got, 1, __ATOMIC_RELEASE);
+        RANK_OK(sn_net_recv(net, 0, 1, buf, GONE_BYTES, &r));
+        RANK_OK(sn_net_wait(net, r, SOON, "recv"));
+    }
+    return 0;
+}
+
+static int rank_gone_sends(sn_net *net, gone *g, const char *buf)
+{
+    sn_net_req *s = NULL;
+    sn_status status = SN_OK;
+    int i = -1;
+    while (status == SN_OK && ++i < GONE_MESSAGES) {
+        RANK_OK(sn_net_send(net, 1, 1, buf, GONE_BYTES, &s));
+        status = sn_net_test(net, s);
+        for (int turn = 0; status == SN_PENDING && turn < GONE_TURNS; turn++)
+            status = sn_net_test(net, s);
+    }
+    RANK_CHECK(status == SN_PENDING);
+    __atomic_store_n(&g->sent, i, __ATOMIC_RELEASE);
+    for (sn_time limit = SOON; !__atomic_load_n(&g->got, __ATOMIC_ACQUIRE); sched_yield())
+        RANK_CHECK(sn_now() < limit);
+    RANK_OK(sn_net_wait(net, s, SOON, "send"));
+    return 0;
+}
+
+static int rank_gone(sn_boot *boot, int rank, int host, void *ctx)
+{
+    static char buf[GONE_BYTES];
+    sn_net *net;
+    RANK_OK(sn_rank_open(boot, host, NULL, &net));
+    int bad = rank ? rank_gone_receives(net, ctx, buf) : rank_gone_sends(net, ctx, buf);
+    sn_net_close(net);
+    return bad;
+}
+
+static void test_gone(void **state)
+{
+    for (int k = 0; k < 3; k++)
+        assert_int_equal(sn_ranks_run(2, far, rank_gone, sn_ranks_shared(sizeof(gone)), SOON), 0);
 }
 
 static int rank_mismatch(sn_boot *boot, int rank, int host, void *ctx)
@@ -657,6 +718,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_queries),
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_gone),
         cmocka_unit_test(test_mismatch),
         cmocka_unit_test(test_pool),
         cmocka_unit_test(test_revoke),

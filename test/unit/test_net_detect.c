@@ -122,12 +122,29 @@ static void test_kill(void **state)
 
 /* ---- no false alarm ---- */
 
+static int nobody_fails(sn_net *net, sn_time during)
+{
+    for (sn_time until = sn_now() + during; sn_now() < until; usleep(1000))
+        RANK_OK(sn_net_look(net));
+    return 0;
+}
+
+/* The four still work together; the end of a rank's function. */
+static int all_there(sn_net *net, int rank)
+{
+    int all[] = {0, 1, 2, 3}, got[4];
+    RANK_OK(sn_net_gather(net, all, 4, &rank, sizeof rank, SOON, got));
+    for (int r = 0; r < 4; r++)
+        RANK_CHECK(got[r] == r);
+    sn_net_close(net);
+    return 0;
+}
+
 /* ^Z: everybody stops for longer than the bound and goes on. */
 static int rank_suspended(sn_boot *boot, int rank, int host, void *ctx)
 {
     scene *s = ctx;
     sn_net *net;
-    int all[] = {0, 1, 2, 3}, got[4];
     RANK_OK(join(s, boot, rank, host, &net));
     all_ready(s);
     if (rank == 0) {
@@ -146,11 +163,8 @@ static int rank_suspended(sn_boot *boot, int rank, int host, void *ctx)
     }
     while (!__atomic_load_n(&s->noticed, __ATOMIC_ACQUIRE))
         usleep(1000);
-    for (sn_time until = sn_now() + 250 * SN_MS; sn_now() < until; usleep(1000))
-        RANK_OK(sn_net_look(net));
-    RANK_OK(sn_net_gather(net, all, 4, &rank, sizeof rank, SOON, got));
-    sn_net_close(net);
-    return 0;
+    RANK_CHECK(nobody_fails(net, 250 * SN_MS) == 0);
+    return all_there(net, rank);
 }
 
 static void test_suspended(void **state)
@@ -173,7 +187,6 @@ static int rank_forks(sn_boot *boot, int rank, int host, void *ctx)
     enum { BYTES = 512 << 20 };
     scene *s = ctx;
     sn_net *net;
-    int all[] = {0, 1, 2, 3}, got[4];
     RANK_OK(join(s, boot, rank, host, &net));
     if (rank == 3) {
         char *much = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -196,9 +209,7 @@ static int rank_forks(sn_boot *boot, int rank, int host, void *ctx)
         usleep(1000);
         RANK_OK(sn_net_look(net));
     }
-    RANK_OK(sn_net_gather(net, all, 4, &rank, sizeof rank, SOON, got));
-    sn_net_close(net);
-    return 0;
+    return all_there(net, rank);
 }
 
 static void test_forks(void **state)
@@ -215,18 +226,14 @@ static int rank_off(sn_boot *boot, int rank, int host, void *ctx)
 {
     scene *s = ctx;
     sn_net *net;
-    int all[] = {0, 1, 2, 3}, got[4];
     RANK_OK(join(s, boot, rank, host, &net));
     all_ready(s);
     if (rank == 0)
         kill(s->pid[3], SIGSTOP);
-    for (sn_time until = sn_now() + 250 * SN_MS; sn_now() < until; usleep(1000))
-        RANK_OK(sn_net_look(net));
+    RANK_CHECK(nobody_fails(net, 250 * SN_MS) == 0);
     if (rank == 0)
         kill(s->pid[3], SIGCONT);
-    RANK_OK(sn_net_gather(net, all, 4, &rank, sizeof rank, SOON, got));
-    sn_net_close(net);
-    return 0;
+    return all_there(net, rank);
 }
 
 static void test_off(void **state)

@@ -82,13 +82,14 @@ static sn_record_what pattern(uint64_t n, int group)
                             .peer = (int32_t) (n % 1000),
                             .seq = n,
                             .count = n * 3,
-                            .bytes = n * 5};
+                            .blocks = (uint32_t) (n % 65536) + 1};
 }
 
 static bool fits(const sn_recorded *op)
 {
     uint64_t n = op->number;
-    return op->seq == n && op->count == n * 3 && op->bytes == n * 5 &&
+    return op->seq == n && op->count == n * 3 &&
+           op->bytes == n * 3 * (n % 65536 + 1) * sn_dtype_bytes((sn_dtype) (n % 7)) &&
            op->peer == (int) (n % 1000) && op->dtype == (int) (n % 7) &&
            strcmp(op->op, n & 1 ? "all_gather" : "all_reduce") == 0;
 }
@@ -102,7 +103,7 @@ static uint64_t post(sn_recorder *r, int op, int group, uint64_t seq, sn_record_
                            .peer = -1,
                            .seq = seq,
                            .count = 16,
-                           .bytes = 64};
+                           .blocks = 1};
     return sn_recorder_post(r, &what, state, sn_recorder_now(r));
 }
 
@@ -397,8 +398,10 @@ static void receives_from_next(sn_recorder *r, int next)
                            .algorithm = 255,
                            .group = SN_RECORDER_PAIR,
                            .peer = next,
+                           .dtype = SN_U8,
                            .seq = 7,
-                           .bytes = 64};
+                           .count = 64,
+                           .blocks = 1};
     sn_recorder_wait(r, sn_recorder_post(r, &what, SN_RECORD_POSTED, sn_recorder_now(r)), next);
 }
 
