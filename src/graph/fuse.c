@@ -3,31 +3,42 @@
  * is. */
 #include "graph/private.h"
 
-/* The layer_norm that reads s, of the same stage, whose other operands are ready at `node`; -1
- * none. */
+/* The layer_norm or rms_norm that reads s, of the same stage, whose other operands are ready at
+ * `node`; -1 none. */
 static int norm_after(const sn_graph *g, int node)
 {
     const sn_node *r = &g->node[node];
     for (int i = node + 1; i < g->nodes; i++) {
         const sn_node *n = &g->node[i];
-        if (n->op != SN_OP_LAYER_NORM || n->in[0] != r->out[0] || n->stage != r->stage)
+        bool norm = n->op == SN_OP_LAYER_NORM || n->op == SN_OP_RMS_NORM;
+        if (!norm || n->in[0] != r->out[0] || n->stage != r->stage)
             continue;
-        if (g->value[n->in[1]].producer < node && g->value[n->in[2]].producer < node)
+        bool ready = true;
+        for (int k = 1; k < n->ins; k++)
+            ready &= g->value[n->in[k]].producer < node;
+        if (ready)
             return i;
     }
     return -1;
 }
 
+/* in: x, r, rb?, then the norm's gain (and bias); out: s, then what the norm leaves. */
 static sn_node merged(const sn_node *r, const sn_node *n)
 {
-    return (sn_node){.op = SN_OP_RESIDUAL_LAYER_NORM,
-                     .attr = n->attr,
-                     .ins = 5,
-                     .outs = 4,
-                     .in = {r->in[0], r->in[1], r->ins > 2 ? r->in[2] : -1, n->in[1], n->in[2]},
-                     .out = {r->out[0], n->out[0], n->out[1], n->out[2]},
-                     .name = n->name,
-                     .stage = r->stage};
+    bool rms = n->op == SN_OP_RMS_NORM;
+    sn_node both = {.op = rms ? SN_OP_RESIDUAL_RMS_NORM : SN_OP_RESIDUAL_LAYER_NORM,
+                    .attr = n->attr,
+                    .ins = 2 + n->ins,
+                    .outs = 1 + n->outs,
+                    .in = {r->in[0], r->in[1], r->ins > 2 ? r->in[2] : -1},
+                    .out = {r->out[0]},
+                    .name = n->name,
+                    .stage = r->stage};
+    for (int k = 1; k < n->ins; k++)
+        both.in[2 + k] = n->in[k];
+    for (int o = 0; o < n->outs; o++)
+        both.out[1 + o] = n->out[o];
+    return both;
 }
 
 sn_status sn_graph_fuse(sn_graph *g)

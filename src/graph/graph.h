@@ -172,7 +172,7 @@ static inline int64_t sn_window_count(const sn_attr *a, int j, int64_t length, i
 }
 
 /* ---- passes ---- */
-/* Merge what pays: residual + layer_norm of one stage → residual_layer_norm. Before backward. */
+/* Merge what pays: residual + layer_norm (or rms_norm) of one stage → one op. Before backward. */
 sn_status sn_graph_fuse(sn_graph *g);
 /* Reverse mode from g->loss (seed 1): appends backward nodes, sums the gradients of values with
  * several uses (add nodes), sets value.grad of every parameter that the loss depends on. SN_ENOTSUP

@@ -230,6 +230,11 @@ static void test_presets(void **state)
         assert_ok(sn_graph_fuse(g));
         assert_ok(sn_graph_backward(g));
         sn_graph_check(g);
+        if (p.model.kind == SN_MODEL_GPT) { /* every residual met its norm, of either kind */
+            sn_op one = p.model.gpt.rms ? SN_OP_RESIDUAL_RMS_NORM : SN_OP_RESIDUAL_LAYER_NORM;
+            assert_int_equal(count(g, one), 4);
+            assert_int_equal(count(g, SN_OP_RESIDUAL), 0);
+        }
         for (int v = 0; v < g->values; v++)
             if (g->value[v].kind == SN_VALUE_PARAM && g->value[v].grad < 0)
                 fail_msg("%s: %s has no gradient", p.name, g->value[v].name);
