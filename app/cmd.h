@@ -16,6 +16,7 @@ int sn_cmd_generate(const sn_args *args);
 int sn_cmd_tokenize(const sn_args *args);
 int sn_cmd_report(const sn_args *args);
 int sn_cmd_bench(const sn_args *args);
+int sn_cmd_onnx(const sn_args *args);
 int sn_cmd_debug(const sn_args *args);
 int sn_cmd_man(const sn_args *args);
 int sn_cmd_completion(const sn_args *args);

@@ -55,6 +55,16 @@ static const sn_flag topo_flags[] = {{"json", NULL, "as JSON", false},
                                      {"yaml", NULL, "as a cluster file", false},
                                      {0}};
 
+static const sn_flag onnx_flags[] = {
+    {"steps", "N", "train: steps of gradient descent (default 20)", false},
+    {"lr", "X", "train: how far a step goes (default 0.01)", false},
+    {"loss", "KIND", "train: cross-entropy (default) or squares", false},
+    {"run-test", "DIR", "check: run on DIR/input_N.pb and compare with DIR/output_N.pb", false},
+    {"dim", "NAME=N", "check: the size of a free dim", false},
+    {"card", "KIND", "the kind of card that computes (default cpu)", false},
+    {"failures", NULL, "conformance: say what went wrong with each model", false},
+    {0}};
+
 static const sn_flag generate_flags[] = {
     {"prompt", "TEXT", "what to continue", false},
     {"bytes", "N", "how much to write (default 400)", false},
@@ -127,6 +137,16 @@ const sn_verb sn_verbs[] = {
      "  supernode topo\n"
      "  supernode topo --dot examples/clusters/two-hosts.yaml | dot -Tsvg > two-hosts.svg",
      topo_flags, NULL, sn_cmd_topo, false},
+    {"onnx", "check|conformance|train", "read models of the ONNX format",
+     "check MODEL.onnx imports a model and says what became of it: nodes, parameters, or the op,\n"
+     "type or shape that stands in the way. With --run-test it is run on a folder of inputs and\n"
+     "compared with the outputs there. conformance DIR does that for every model below DIR and\n"
+     "counts passed, failed and unsupported ones, the latter by op. train appends a loss to the\n"
+     "first output and descends, on one card, with the inputs and targets of --run-test.\n\n"
+     "  supernode onnx check resnet50.onnx --dim batch=4\n"
+     "  supernode onnx train encoder.onnx --run-test data --steps 20 --lr 0.05\n"
+     "  supernode onnx conformance /usr/share/libonnx-testdata/data",
+     onnx_flags, NULL, sn_cmd_onnx, false},
     {"generate", "[RUN]", "let a trained model write",
      "Loads the newest whole checkpoint of a run (default: runs/latest) onto one card.\n\n"
      "  supernode generate --prompt 'And it came to pass' --bytes 300",

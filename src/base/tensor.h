@@ -17,7 +17,16 @@ typedef int64_t sn_time; /* nanoseconds; an absolute one is on the caller's mono
     X(SN_F32, 4, "F32")                                                                            \
     X(SN_BF16, 2, "BF16")                                                                          \
     X(SN_F16, 2, "F16")                                                                            \
-    X(SN_F64, 8, "F64") X(SN_I32, 4, "I32") X(SN_I64, 8, "I64") X(SN_U8, 1, "U8")
+    X(SN_F64, 8, "F64")                                                                            \
+    X(SN_I32, 4, "I32")                                                                            \
+    X(SN_I64, 8, "I64")                                                                            \
+    X(SN_U8, 1, "U8")                                                                              \
+    X(SN_I8, 1, "I8")                                                                              \
+    X(SN_I16, 2, "I16")                                                                            \
+    X(SN_U16, 2, "U16")                                                                            \
+    X(SN_U32, 4, "U32")                                                                            \
+    X(SN_U64, 8, "U64")                                                                            \
+    X(SN_BOOL, 1, "BOOL") /* 0 or 1 */
 
 typedef enum sn_dtype {
 #define SN_DTYPE_ENUM(name, bytes, text) name,
@@ -30,7 +39,7 @@ size_t sn_dtype_bytes(sn_dtype dtype);
 const char *sn_dtype_name(sn_dtype dtype); /* "F32" */
 bool sn_dtype_parse(const char *name, sn_dtype *ret);
 
-#define SN_RANK_MAX 6
+#define SN_RANK_MAX 8
 
 typedef struct sn_shape {
     int rank; /* 0: a scalar, one element */

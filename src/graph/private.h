@@ -28,6 +28,11 @@ SN_ROWS(moe);
 SN_ROWS(program);
 #undef SN_ROWS
 
+/* Rows of ops_tensor.h. */
+extern const sn_op_row sn_rows_elementwise[], sn_rows_move[], sn_rows_index[], sn_rows_window[];
+extern const int sn_rows_elementwise_count, sn_rows_move_count, sn_rows_index_count,
+    sn_rows_window_count;
+
 /* Label ids, by where a dimension comes from; forward and backward rows of a family agree on them.
  */
 enum { LABEL_LEAD = 0, LABEL_LAST = 16, LABEL_INNER = 32 };

@@ -28,10 +28,11 @@ const sn_op_row *sn_op_row_of(sn_op op)
         int count;
     } family[] = {
 #define FAMILY(name) {sn_rows_##name, sn_rows_##name##_count}
-        FAMILY(linear),    FAMILY(batch_linear), FAMILY(norm),      FAMILY(rms),
-        FAMILY(pointwise), FAMILY(activate),     FAMILY(attention), FAMILY(attend),
-        FAMILY(xent),      FAMILY(loss),         FAMILY(embedding), FAMILY(conv),
-        FAMILY(pool),      FAMILY(batch_norm),   FAMILY(moe),       FAMILY(program),
+        FAMILY(linear),      FAMILY(batch_linear), FAMILY(norm),      FAMILY(rms),
+        FAMILY(pointwise),   FAMILY(activate),     FAMILY(attention), FAMILY(attend),
+        FAMILY(xent),        FAMILY(loss),         FAMILY(embedding), FAMILY(conv),
+        FAMILY(pool),        FAMILY(batch_norm),   FAMILY(moe),       FAMILY(program),
+        FAMILY(elementwise), FAMILY(move),         FAMILY(index),     FAMILY(window),
 #undef FAMILY
     };
     for (size_t f = 0; f < SN_COUNT(family); f++) {

@@ -89,6 +89,9 @@ struct sn_card {
 
 /* Do operands, types and shapes fit the op? Fills the dims. SN_ENOTSUP says what does not. */
 sn_status kern_check(const sn_kernel_spec *spec, kern_dims *ret);
+/* The same for the ops of ops_tensor.h, by graph's own shape rules. */
+bool kern_is_tensor(sn_op op);
+sn_status kern_check_tensor(const sn_kernel_spec *spec, kern_dims *ret);
 const char *kern_op_name(sn_op op);
 /* "linear in F32[2,3] F32[4,3] out F32[2,4]" */
 void kern_spec_text(const sn_kernel_spec *spec, sn_str *out);

@@ -107,6 +107,8 @@ sn_status kern_check(const sn_kernel_spec *s, kern_dims *ret)
 {
     if (s->op < 0 || s->op >= SN_OP_COUNT)
         return sn_fail(SN_ENOTSUP, "no op has number %d", (int) s->op);
+    if (kern_is_tensor(s->op))
+        return kern_check_tensor(s, ret);
     const kern_rule *r = rule_of(s->op);
     if (!r)
         return sn_fail(SN_ENOTSUP, "kernel %s: no card computes it", kern_op_name(s->op));

@@ -81,6 +81,18 @@ static inline void case_store(sn_dtype t, void *p, int64_t i, double v)
     case SN_I64:
         ((int64_t *) p)[i] = (int64_t) v;
         break;
+    case SN_I16:
+        ((int16_t *) p)[i] = (int16_t) v;
+        break;
+    case SN_U16:
+        ((uint16_t *) p)[i] = (uint16_t) (int) (v + 100);
+        break;
+    case SN_U32:
+        ((uint32_t *) p)[i] = (uint32_t) (int) (v + 100);
+        break;
+    case SN_U64:
+        ((uint64_t *) p)[i] = (uint64_t) (int) (v + 100);
+        break;
     default:
         ((uint8_t *) p)[i] = (uint8_t) (int) (v + 100);
         break;
@@ -102,6 +114,14 @@ static inline double case_load(sn_dtype t, const void *p, int64_t i)
         return (double) ((const int32_t *) p)[i];
     case SN_I64:
         return (double) ((const int64_t *) p)[i];
+    case SN_I16:
+        return (double) ((const int16_t *) p)[i];
+    case SN_U16:
+        return (double) ((const uint16_t *) p)[i] - 100;
+    case SN_U32:
+        return (double) ((const uint32_t *) p)[i] - 100;
+    case SN_U64:
+        return (double) ((const uint64_t *) p)[i] - 100;
     default:
         return (double) ((const uint8_t *) p)[i] - 100;
     }

@@ -24,6 +24,12 @@
 #include "kern/ref/optimizer.c"
 #include "kern/ref/rms.c"
 #include "kern/ref/table.c"
+#include "kern/ref/tensor.c"
+#include "kern/ref/tensor_index.c"
+#include "kern/ref/tensor_map.c"
+#include "kern/ref/tensor_move.c"
+#include "kern/ref/tensor_reduce.c"
+#include "kern/ref/tensor_window.c"
 #include "kern/ref/xent.c"
 
 #endif

@@ -212,7 +212,7 @@ static void test_against_ref(void **state)
         sn_card_close(card);
     }
     for (int op = 0; op < SN_OP_COUNT; op++)
-        if (!seen[op])
+        if (!seen[op] && isas[0]->impl[op].run != kern_ref_impls()[op].run)
             fail_msg("no case for %s", kern_op_name((sn_op) op));
     sn_card_close(ref);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of one width. Ops that only move bytes are the oracle's. */
+#include "kern/ref/tensor_table.h"
 
 #define PRODUCT                                                                                    \
     {                                                                                              \
@@ -80,6 +81,7 @@ const cpu_isa *CPU(isa)(void)
                 [SN_OP_MSE_LOSS] = {.run = ref_mse_loss},
                 [SN_OP_MSE_GRAD] = {.run = ref_mse_grad},
                 [SN_OP_CONSTANT] = {.run = ref_constant},
+                REF_TENSOR_IMPLS,
                 [SN_OP_FILL_ZERO] = {.run = ref_fill_zero, .any_type = true},
                 [SN_OP_COPY] = {.run = copy, .any_type = true, .bf16_in = 1, .bf16_out = 1},
                 [SN_OP_SLICE] = {.run = ref_slice, .any_type = true},

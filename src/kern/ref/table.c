@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The oracle's table: which loop computes which op. */
 #include "kern/ref/ref.h"
+#include "kern/ref/tensor_table.h"
 
 const kern_impl *REF_IMPLS(void)
 {
@@ -67,6 +68,7 @@ const kern_impl *REF_IMPLS(void)
         [SN_OP_MSE_LOSS] = {.run = REF(mse_loss)},
         [SN_OP_MSE_GRAD] = {.run = REF(mse_grad)},
         [SN_OP_CONSTANT] = {.run = REF(constant)},
+        REF_TENSOR_IMPLS,
         [SN_OP_FILL_ZERO] = {.run = REF(fill_zero), .any_type = true},
         [SN_OP_COPY] = {.run = REF(copy), .any_type = true},
         [SN_OP_SLICE] = {.run = REF(slice), .any_type = true},
