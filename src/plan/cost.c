@@ -16,22 +16,12 @@ typedef struct arrival {
     double at;
 } arrival;
 
-typedef struct stage_run {
-    sn_program *p;
-    int at;
-    double now, coll_free;
-    double compute, optimizer, coll; /* work */
-    double coll_wait;                /* not hidden */
-    double *done;                    /* [tickets] when it completes, < 0: a receive not sent yet */
-    uint32_t *tag;                   /* [tickets] of receives */
-    bool *is_coll;
-} stage_run;
-
 typedef struct runner {
     const sn_plan *plan;
     const plan_model *m;
     const plan_price *price;
-    stage_run *stage;
+    sn_program **program;
+    plan_clock *stage;
     arrival *arrivals; /* open addressing by tag */
     uint32_t mask;
 } runner;
@@ -56,34 +46,51 @@ static double flops_of(const plan_model *m, const sn_instr *in)
     return flops;
 }
 
-static void run_kernel(runner *r, stage_run *s, const sn_instr *in)
+void plan_clock_start(plan_clock *c, const sn_plan *plan, const sn_program *p, sn_arena *arena)
+{
+    *c = (plan_clock){.plan = plan,
+                      .p = p,
+                      .done = SN_NEW_N(arena, double, p->tickets + 1),
+                      .tag = SN_NEW_N(arena, uint32_t, p->tickets + 1),
+                      .is_coll = SN_NEW_N(arena, bool, p->tickets + 1)};
+}
+
+void plan_clock_kernel(plan_clock *c, const sn_instr *in)
 {
     double bytes = 0;
     for (int i = 0; i < in->ins; i++)
-        bytes += in->in[i] >= 0 ? (double) s->p->slot[in->in[i]].bytes : 0;
+        bytes += in->in[i] >= 0 ? (double) c->p->slot[in->in[i]].bytes : 0;
     for (int o = 0; o < in->outs; o++)
-        bytes += in->out[o] >= 0 ? (double) s->p->slot[in->out[o]].bytes : 0;
-    double ns = plan_price_kernel(r->price, flops_of(r->m, in), bytes);
-    s->now += ns;
+        bytes += in->out[o] >= 0 ? (double) c->p->slot[in->out[o]].bytes : 0;
+    const struct sn_plan_private *with = c->plan->private_;
+    double ns = plan_price_kernel(&with->price, flops_of(with->model, in), bytes);
+    c->now += ns;
     if (in->phase >= SN_PHASE_REDUCE)
-        s->optimizer += ns;
+        c->optimizer += ns;
     else
-        s->compute += ns;
+        c->compute += ns;
 }
 
-static void run_coll(runner *r, stage_run *s, const sn_instr *in)
+void plan_clock_coll(plan_clock *c, const sn_instr *in)
 {
-    sn_group_axis axis = r->plan->group[in->group].axis;
+    const plan_price *price = &c->plan->private_->price;
+    sn_group_axis axis = c->plan->group[in->group].axis;
     int which = axis == SN_AXIS_TENSOR ? PLAN_TENSOR : axis == SN_AXIS_DATA ? PLAN_DATA : 2;
-    double ns = in->wire ? plan_price_wire(r->price, r->plan, &s->p->wire[in->wire - 1], in)
-                         : plan_price_coll(r->price, which, in->coll, in->dtype, in->count);
-    s->coll_free = fmax(s->now, s->coll_free) + ns;
-    s->coll += ns;
-    s->done[in->ticket] = s->coll_free;
-    s->is_coll[in->ticket] = true;
+    double ns = in->wire ? plan_price_wire(price, c->plan, &c->p->wire[in->wire - 1], in)
+                         : plan_price_coll(price, which, in->coll, in->dtype, in->count);
+    c->coll_free = fmax(c->now, c->coll_free) + ns;
+    c->coll += ns;
+    c->done[in->ticket] = c->coll_free;
+    c->is_coll[in->ticket] = true;
 }
 
-static void run_send(runner *r, stage_run *s, const sn_instr *in)
+void plan_clock_coll_done(plan_clock *c, int ticket)
+{
+    c->coll_wait += fmax(0, c->done[ticket] - c->now);
+    c->now = fmax(c->now, c->done[ticket]);
+}
+
+static void run_send(runner *r, plan_clock *s, const sn_instr *in)
 {
     arrival *a = slot_of(r, in->tag);
     double bytes = (double) in->count * (double) sn_dtype_bytes(in->dtype);
@@ -92,7 +99,7 @@ static void run_send(runner *r, stage_run *s, const sn_instr *in)
 }
 
 /* False: what it waits for has not been sent yet. */
-static bool run_wait(runner *r, stage_run *s, const sn_instr *in)
+static bool run_wait(runner *r, plan_clock *s, const sn_instr *in)
 {
     double *done = &s->done[in->ticket];
     if (*done < 0) {
@@ -102,23 +109,23 @@ static bool run_wait(runner *r, stage_run *s, const sn_instr *in)
         *done = a->at;
     }
     if (s->is_coll[in->ticket])
-        s->coll_wait += fmax(0, *done - s->now);
+        plan_clock_coll_done(s, in->ticket);
     s->now = fmax(s->now, *done);
     return true;
 }
 
 /* Run a stage until it has to wait for another; true when it moved. */
-static bool run_stage(runner *r, stage_run *s)
+static bool run_stage(runner *r, plan_clock *s)
 {
     int from = s->at;
     for (; s->at < s->p->instrs; s->at++) {
         const sn_instr *in = &s->p->instr[s->at];
         switch (in->kind) {
         case SN_INSTR_KERNEL:
-            run_kernel(r, s, in);
+            plan_clock_kernel(s, in);
             break;
         case SN_INSTR_COLL:
-            run_coll(r, s, in);
+            plan_clock_coll(s, in);
             break;
         case SN_INSTR_SEND:
             run_send(r, s, in);
@@ -148,12 +155,11 @@ static void run_all(runner *r)
         SN_ASSERT(r->stage[s].at == r->stage[s].p->instrs);
 }
 
-static void memory_of(const sn_plan *plan, const sn_program *p, sn_plan_cost *c)
+void plan_cost_memory(const sn_program *p, uint64_t bytes, uint64_t aside, sn_plan_cost *c)
 {
-    uint64_t aside = plan_wire_memory(plan, p);
-    if (p->memory_bytes + aside <= c->memory_bytes)
+    if (bytes + aside <= c->memory_bytes)
         return;
-    c->memory_bytes = p->memory_bytes + aside;
+    c->memory_bytes = bytes + aside;
     c->params_bytes = c->grads_bytes = c->optimizer_bytes = 0;
     for (int i = 0; i < p->slots; i++) {
         const sn_slot *s = &p->slot[i];
@@ -170,12 +176,12 @@ static void memory_of(const sn_plan *plan, const sn_program *p, sn_plan_cost *c)
     c->activation_bytes = c->memory_bytes - c->params_bytes - c->grads_bytes - c->optimizer_bytes;
 }
 
-static void add_up(const runner *r, sn_plan_cost *c)
+void plan_cost_times(const sn_plan *plan, const plan_clock *stage, sn_plan_cost *c)
 {
-    const stage_run *busiest = &r->stage[0];
-    double compute = 0, coll = 0, optimizer = 0, stages = r->m->stages;
-    for (int i = 0; i < r->m->stages; i++) {
-        const stage_run *s = &r->stage[i];
+    const plan_clock *busiest = stage;
+    double compute = 0, coll = 0, optimizer = 0, stages = plan->pipeline;
+    for (int i = 0; i < plan->pipeline; i++) {
+        const plan_clock *s = &stage[i];
         c->step_ns = fmax(c->step_ns, s->now);
         if (s->compute + s->optimizer + s->coll_wait >
             busiest->compute + busiest->optimizer + busiest->coll_wait)
@@ -187,7 +193,7 @@ static void add_up(const runner *r, sn_plan_cost *c)
     c->compute_ns = busiest->compute;
     c->optimizer_ns = busiest->optimizer;
     c->collective_ns = busiest->coll_wait;
-    int sharers = sn_topo_sharers(r->plan->topo, r->price->card, r->plan->world);
+    int sharers = sn_topo_sharers(plan->topo, plan->private_->price.card, plan->world);
     double loaded = sharers * (compute + coll + optimizer);
     if (sharers > 1 && loaded > c->step_ns) {
         c->step_ns = loaded;
@@ -198,16 +204,23 @@ static void add_up(const runner *r, sn_plan_cost *c)
     c->pipeline_ns = fmax(0, c->step_ns - c->compute_ns - c->collective_ns - c->optimizer_ns);
 }
 
+double plan_cost_flops(const sn_plan *plan)
+{
+    const plan_model *m = plan->private_->model;
+    double flops = 0;
+    for (int n = 0; n < m->g->nodes; n++)
+        if (m->live[n] && !(m->forward_only && m->g->node[n].backward))
+            flops += sn_node_flops(m->g, &m->g->node[n]) * (double) m->micros;
+    return flops;
+}
+
 static sn_status emit_stages(runner *r, sn_arena *arena)
 {
     int sends = 0;
     for (int s = 0; s < r->m->stages; s++) {
-        stage_run *run = &r->stage[s];
-        SN_TRY(plan_emit(r->plan, plan_mesh_rank(r->plan, 0, s, 0), &run->p));
-        run->done = SN_NEW_N(arena, double, run->p->tickets + 1);
-        run->tag = SN_NEW_N(arena, uint32_t, run->p->tickets + 1);
-        run->is_coll = SN_NEW_N(arena, bool, run->p->tickets + 1);
-        sends += run->p->tickets;
+        SN_TRY(plan_emit(r->plan, plan_mesh_rank(r->plan, 0, s, 0), &r->program[s]));
+        plan_clock_start(&r->stage[s], r->plan, r->program[s], arena);
+        sends += r->program[s]->tickets;
     }
     for (r->mask = 15; (int64_t) r->mask < 2 * (int64_t) sends;)
         r->mask = r->mask * 2 + 1;
@@ -220,26 +233,25 @@ sn_status plan_cost(const sn_plan *plan, sn_plan_cost *ret)
     sn_arena *arena = sn_arena_create();
     runner r = {.plan = plan, .m = plan->private_->model, .price = &plan->private_->price};
     sn_plan_cost c = {0};
-    r.stage = SN_NEW_N(arena, stage_run, r.m->stages);
+    r.stage = SN_NEW_N(arena, plan_clock, r.m->stages);
+    r.program = SN_NEW_N(arena, sn_program *, r.m->stages);
     sn_status status = emit_stages(&r, arena);
     if (status == SN_OK) {
         run_all(&r);
-        add_up(&r, &c);
-        for (int s = 0; s < r.m->stages; s++)
-            memory_of(plan, r.stage[s].p, &c);
+        plan_cost_times(plan, r.stage, &c);
         for (int s = 0; s < r.m->stages; s++) {
+            const sn_program *p = r.program[s];
             double plain, coded;
-            plan_wire_bytes(plan, r.stage[s].p, &plain, &coded);
+            plan_cost_memory(p, p->memory_bytes, plan_wire_memory(plan, p), &c);
+            plan_wire_bytes(plan, p, &plain, &coded);
             c.plain_bytes += plain * plan->tensor;
             c.coded_bytes += coded * plan->tensor;
         }
-        for (int n = 0; n < r.m->g->nodes; n++)
-            if (r.m->live[n] && !(r.m->forward_only && r.m->g->node[n].backward))
-                c.flops += sn_node_flops(r.m->g, &r.m->g->node[n]) * (double) r.m->micros;
+        c.flops = plan_cost_flops(plan);
         *ret = c;
     }
     for (int s = 0; s < r.m->stages; s++)
-        sn_program_free(r.stage[s].p);
+        sn_program_free(r.program[s]);
     sn_arena_free(arena);
     return status;
 }

@@ -171,7 +171,7 @@ void emit_wait_all(emitter *e)
 
 static uint32_t tag_of(const emitter *e, int value, int stage, int micro)
 {
-    return (uint32_t) (((int64_t) value * e->m->stages + stage) * e->m->micros + micro);
+    return (uint32_t) (((int64_t) value * e->m->stages + stage) * e->micros + micro);
 }
 
 /* The stages other than its home that use value v, each once, in order of first use. */
@@ -356,11 +356,12 @@ static void emit_unit(emitter *e, const plan_unit *unit)
 
 static void emit_units(emitter *e)
 {
-    int micros = (int) e->m->micros;
-    plan_unit *unit = SN_NEW_N(e->arena, plan_unit, 2 * micros);
-    int units = plan_order(e->s, e->m->stages, micros, e->m->forward_only, unit);
+    plan_unit *unit = SN_NEW_N(e->arena, plan_unit, 2 * e->micros);
+    int units = plan_order(e->warm, e->micros, e->m->forward_only, unit);
     for (int u = 0; u < units; u++) {
         e->phase = unit[u].backward ? SN_PHASE_BACKWARD : SN_PHASE_FORWARD;
+        if (e->unit_at)
+            e->unit_at[u] = e->p->instrs;
         if (u == 0)
             receive_for(e, &unit[0]);
         if (u + 1 < units)
@@ -372,7 +373,7 @@ static void emit_units(emitter *e)
 
 /* ---- the whole */
 
-static void start(emitter *e, const sn_plan *plan, int rank)
+static void start(emitter *e, const sn_plan *plan, int rank, int micros)
 {
     int values = plan->private_->model->g->values;
     e->arena = sn_arena_create();
@@ -382,8 +383,10 @@ static void start(emitter *e, const sn_plan *plan, int rank)
     *e->p = (sn_program){.arena = e->arena, .rank = rank, .hyper = -1, .scalars = -1, .result = -1};
     sn_plan_coords(plan, rank, &e->t, &e->s, &e->d);
     e->layout = &e->m->layout[e->s];
+    e->micros = micros;
+    e->warm = e->m->stages - 1 - e->s;
     e->micro = e->node = -1;
-    e->head = SN_NEW_N(e->arena, int, ((int) e->m->micros + 1) * values);
+    e->head = SN_NEW_N(e->arena, int, (e->micros + 1) * values);
     e->started = SN_NEW_N(e->arena, bool, values);
     e->param_slot = SN_NEW_N(e->arena, int, values);
     e->grad_slot = SN_NEW_N(e->arena, int, values);
@@ -391,19 +394,35 @@ static void start(emitter *e, const sn_plan *plan, int rank)
     e->shard = SN_NEW_N(e->arena, int, e->layout->buckets + 1);
 }
 
+static sn_program *write_program(emitter *e)
+{
+    emit_persistent(e);
+    emit_units(e);
+    if (e->unit_at)
+        e->unit_at[2 * e->micros] = e->p->instrs;
+    emit_optimizer(e);
+    emit_states(e);
+    plan_memory_place(e->p);
+    return e->p;
+}
+
 sn_status plan_emit(const sn_plan *plan, int rank, sn_program **ret)
 {
     emitter e = {0};
     if (rank < 0 || rank >= plan->world)
         return sn_fail(SN_EINVAL, "rank %d is not one of the plan's %d", rank, plan->world);
-    start(&e, plan, rank);
-    emit_persistent(&e);
-    emit_units(&e);
-    emit_optimizer(&e);
-    emit_states(&e);
-    plan_memory_place(e.p);
-    *ret = e.p;
+    start(&e, plan, rank, (int) plan->private_->model->micros);
+    *ret = write_program(&e);
     return SN_OK;
+}
+
+sn_program *plan_emit_short(const sn_plan *plan, int rank, int micros, int warm, int *ret_unit_at)
+{
+    emitter e = {0};
+    start(&e, plan, rank, micros);
+    e.warm = warm;
+    e.unit_at = ret_unit_at;
+    return write_program(&e);
 }
 
 sn_status sn_plan_program(const sn_plan *plan, int rank, sn_program **ret)

@@ -33,7 +33,9 @@ typedef struct emitter {
     sn_program *p;
     size_t slot_cap, instr_cap, ticket_cap, pending_cap, instance_cap, wire_cap;
     int t, s, d;
-    sn_phase phase; /* stamped on what is emitted */
+    int micros, warm; /* of this program; the plan's own, or fewer (closed.c) */
+    int *unit_at;     /* where each unit begins, NULL: nobody asks */
+    sn_phase phase;   /* stamped on what is emitted */
     int micro, node;
     int instances;
     emit_instance *instance;

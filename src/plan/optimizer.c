@@ -65,7 +65,7 @@ void emit_persistent(emitter *e)
     for (int v = 0; v < e->m->g->values; v++)
         e->param_slot[v] = e->grad_slot[v] = -1;
     for (int b = 0; b < e->layout->buckets; b++)
-        e->missing[b] = e->layout->bucket[b].contributions * (int) e->m->micros;
+        e->missing[b] = e->layout->bucket[b].contributions * e->micros;
     e->params = e->grads = e->master = e->moment1 = e->moment2 = e->seen = -1;
     e->phase = SN_PHASE_FORWARD;
     e->p->scalars = flat(e, SN_SLOT_SCALARS, "scalars", SN_F32, 2);

@@ -9,12 +9,10 @@
  * Source: Narayanan et al., "Memory-efficient pipeline-parallel DNN training", ICML 2021. */
 #include "plan/private.h"
 
-int plan_order(int stage, int stages, int micros, bool forward_only, plan_unit *ret)
+int plan_order(int warm, int micros, bool forward_only, plan_unit *ret)
 {
-    int n = 0, warm = SN_MIN(stages - 1 - stage, micros);
-    int forward = 0, backward = 0;
-    if (forward_only)
-        warm = micros;
+    int n = 0, forward = 0, backward = 0;
+    warm = forward_only ? micros : SN_MIN(warm, micros);
     while (forward < warm)
         ret[n++] = (plan_unit){false, forward++};
     if (forward_only)

@@ -159,14 +159,43 @@ typedef struct plan_unit {
     bool backward;
     int micro;
 } plan_unit;
-int plan_order(int stage, int stages, int micros, bool forward_only,
-               plan_unit *ret /* [2·micros] */);
+/* `warm` micro-batches run forward first: as many as there are stages after this one. */
+int plan_order(int warm, int micros, bool forward_only, plan_unit *ret /* [2·micros] */);
 
 /* ---- emit.c, optimizer.c, memory.c */
 sn_status plan_emit(const sn_plan *plan, int rank, sn_program **ret);
+/* The same for a step of `micros` micro-batches; ret_unit_at: [2·micros + 1] where its units begin
+ * and the optimizer after them. */
+sn_program *plan_emit_short(const sn_plan *plan, int rank, int micros, int warm, int *ret_unit_at);
 void plan_memory_place(sn_program *p);
 
 /* ---- cost.c: prices the programs of one pipeline, ret->memory_bytes … of the fullest card */
 sn_status plan_cost(const sn_plan *plan, sn_plan_cost *ret);
+
+typedef struct plan_clock { /* of one card */
+    const sn_plan *plan;
+    const sn_program *p;
+    int at;
+    double now, coll_free;
+    double compute, optimizer, coll; /* work */
+    double coll_wait;                /* not hidden */
+    double *done;                    /* [tickets] when it completes, < 0: a receive not sent yet */
+    uint32_t *tag;                   /* [tickets] of receives */
+    bool *is_coll;
+} plan_clock;
+
+void plan_clock_start(plan_clock *c, const sn_plan *plan, const sn_program *p, sn_arena *arena);
+void plan_clock_kernel(plan_clock *c, const sn_instr *in);
+void plan_clock_coll(plan_clock *c, const sn_instr *in);
+void plan_clock_coll_done(plan_clock *c, int ticket);
+/* Step and parts from the clocks of all stages. */
+void plan_cost_times(const sn_plan *plan, const plan_clock *stage, sn_plan_cost *c);
+/* Memory by kind where a card of `bytes` with program p is fuller than what was seen. */
+void plan_cost_memory(const sn_program *p, uint64_t bytes, uint64_t aside, sn_plan_cost *c);
+double plan_cost_flops(const sn_plan *plan);
+
+/* ---- closed.c: the same price from three micro-batches of every kind of stage; exact: memory is
+ * that of whole programs, which are written for the cards that may be the fullest. */
+sn_status plan_cost_closed(const sn_plan *plan, bool exact, sn_plan_cost *ret);
 
 #endif

@@ -8,7 +8,7 @@
 static int *head_of(emitter *e, int value, int micro)
 {
     bool shared = e->m->g->value[value].kind == SN_VALUE_PARAM;
-    int row = shared ? (int) e->m->micros : micro;
+    int row = shared ? e->micros : micro;
     return &e->head[row * e->m->g->values + value];
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The search: every (tensor, pipeline, data) that uses the cards, in both orders where hosts
- * differ, is planned in full, priced by its own programs and weighed against the memory of a card.
- * The fastest that fits is kept; the others leave a sentence. */
+ * differ, is planned, priced in closed form and weighed against the memory of a card. The fastest
+ * is kept if its programs fit as well; the others leave a sentence. */
 #include "plan/private.h"
 
 #include <stdlib.h>
@@ -11,8 +11,8 @@ typedef struct search {
     const sn_plan_opts *opts;
     sn_arena *arena; /* candidates and their sentences until the end */
     int cards;
-    uint64_t memory; /* of the smallest card, 0 unlimited */
-    int found;
+    uint64_t memory;   /* of the smallest card, 0 unlimited */
+    int found, chosen; /* candidates; the one that `best` is of */
     size_t cap;
     sn_candidate *candidate;
     sn_plan *best;
@@ -53,12 +53,25 @@ static sn_status plan_one(const sn_plan_opts *opts, const sn_candidate *c, sn_pl
     SN_TRY_OR(plan_price_init(&p->private_->price, p, arena), free_arena);
     SN_TRY_OR(plan_model_make(p, &p->private_->price, arena, &p->private_->model), free_arena);
     p->graph = p->private_->model->g;
-    SN_TRY_OR(plan_cost(p, &p->cost), free_arena);
+    bool asked = opts->tensor && opts->pipeline && opts->data;
+    SN_TRY_OR(plan_cost_closed(p, asked, &p->cost), free_arena);
     *ret = p;
     return SN_OK;
 free_arena:
     sn_arena_free(arena);
     return status;
+}
+
+/* Does it fit with this cost? */
+static void weigh(search *s, sn_candidate *c, const sn_plan_cost *cost)
+{
+    char need[32], have[32];
+    c->cost = *cost;
+    c->feasible = !s->memory || c->cost.memory_bytes <= s->memory;
+    if (!c->feasible)
+        c->why = sn_arena_printf(s->arena, "needs %s a card, %s are there",
+                                 sn_fmt_bytes(need, (double) c->cost.memory_bytes),
+                                 sn_fmt_bytes(have, (double) s->memory));
 }
 
 static void consider(search *s, int tensor, int pipeline, int data, bool near)
@@ -67,24 +80,50 @@ static void consider(search *s, int tensor, int pipeline, int data, bool near)
                                  sizeof *s->candidate, &s->cap);
     sn_candidate *c = &s->candidate[s->found++];
     sn_plan *plan = NULL;
-    char need[32], have[32];
     *c =
         (sn_candidate){.tensor = tensor, .pipeline = pipeline, .data = data, .pipeline_near = near};
     if (plan_one(s->opts, c, &plan) < 0) {
         c->why = sn_arena_str(s->arena, sn_errmsg());
         return;
     }
-    c->cost = plan->cost;
-    c->feasible = !s->memory || c->cost.memory_bytes <= s->memory;
-    if (!c->feasible)
-        c->why = sn_arena_printf(s->arena, "needs %s a card, %s are there",
-                                 sn_fmt_bytes(need, (double) c->cost.memory_bytes),
-                                 sn_fmt_bytes(have, (double) s->memory));
+    weigh(s, c, &plan->cost);
     if (c->feasible && (!s->best || c->cost.step_ns < s->best->cost.step_ns)) {
         sn_plan_free(s->best);
         s->best = plan;
+        s->chosen = s->found - 1;
     } else {
         sn_plan_free(plan);
+    }
+}
+
+/* The fastest of what is left. */
+static void choose_again(search *s)
+{
+    sn_plan_free(s->best);
+    s->best = NULL;
+    s->chosen = -1;
+    for (int i = 0; i < s->found; i++)
+        if (s->candidate[i].feasible &&
+            (s->chosen < 0 || s->candidate[i].cost.step_ns < s->candidate[s->chosen].cost.step_ns))
+            s->chosen = i;
+    if (s->chosen >= 0 && plan_one(s->opts, &s->candidate[s->chosen], &s->best) < 0)
+        s->best = NULL;
+}
+
+/* The choice needs what its programs need; should they not fit, the next one is taken. */
+static void settle(search *s)
+{
+    while (s->best) {
+        sn_plan_cost exact;
+        sn_candidate *c = &s->candidate[s->chosen];
+        if (plan_cost_closed(s->best, true, &exact) == SN_OK)
+            weigh(s, c, &exact);
+        else
+            c->feasible = false;
+        s->best->cost = c->cost;
+        if (c->feasible)
+            return;
+        choose_again(s);
     }
 }
 
@@ -93,7 +132,7 @@ static int hosts_used(const sn_topo *topo, int cards)
     return topo->card[cards - 1].host + 1;
 }
 
-/* All splits of exactly `used` cards that agree with what was given. */
+/* All splits of exactly `used` cards that agree with what was given; the best is kept. */
 static void consider_all(search *s, int used)
 {
     const sn_plan_opts *o = s->opts;
@@ -107,6 +146,7 @@ static void consider_all(search *s, int used)
             if (p > 1 && d > 1 && hosts_used(o->topo, used) > 1)
                 consider(s, t, p, d, false);
         }
+    settle(s);
 }
 
 /* ---- what is said about it */

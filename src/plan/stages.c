@@ -73,6 +73,23 @@ static int prepare(cutter *c, const sn_graph *g, double split, const plan_price 
     return tied;
 }
 
+/* The first i nodes in k stages. Stages only get slower as they get longer: the search from short
+ * to long ends where the work alone is too much. Of equals the longest last stage is taken. */
+static cut last_stage(const cutter *c, int k, int i, const cut *before)
+{
+    cut here = {INFINITY, INFINITY, -1};
+    for (int j = i - 1; j >= k - 1; j--) {
+        double work = c->work[i] - c->work[j];
+        if (work > here.worst)
+            break;
+        double stage = work + c->border[j] + c->border[i];
+        double worst = fmax(before[j].worst, stage), sum = before[j].sum + c->border[i];
+        if (isfinite(worst) && (worst < here.worst || (worst == here.worst && sum <= here.sum)))
+            here = (cut){worst, sum, j};
+    }
+    return here;
+}
+
 static void solve(const cutter *c, int stages, cut *best /* [stages + 1][nodes + 1] */)
 {
     int width = c->nodes + 1;
@@ -83,15 +100,7 @@ static void solve(const cutter *c, int stages, cut *best /* [stages + 1][nodes +
         for (int i = k; i <= c->nodes; i++) {
             if (i < c->nodes && c->closed[i])
                 continue;
-            for (int j = k - 1; j < i; j++) {
-                const cut *before = &best[(k - 1) * width + j];
-                double stage = c->work[i] - c->work[j] + c->border[j] + c->border[i];
-                double worst = fmax(before->worst, stage), sum = before->sum + c->border[i];
-                cut *here = &best[k * width + i];
-                if (isfinite(worst) &&
-                    (worst < here->worst || (worst == here->worst && sum < here->sum)))
-                    *here = (cut){worst, sum, j};
-            }
+            best[k * width + i] = last_stage(c, k, i, &best[(k - 1) * width]);
         }
 }
 
