@@ -49,6 +49,25 @@ def normal(name, shape, std):
     x = np.sqrt(-2 * np.log(1 - u)) * np.cos(6.283185307179586 * v) * std
     return torch.tensor(x.astype(np.float32).reshape(shape), requires_grad=True)
 
+def permute(epoch, n, i):
+    half = 1
+    while 1 << 2 * half < n:
+        half += 1
+    while True:
+        left, right = i >> half, i & ((1 << half) - 1)
+        for r in range(4):
+            h = int(hash64(SEED, epoch * 4 + r, np.asarray(right, dtype=np.uint64)))
+            left, right = right, left ^ (h & ((1 << half) - 1))
+        i = left << half | right
+        if i < n:
+            return i
+
+def sample(k, tokens):
+    windows = (tokens - T) // T
+    epoch, skips = k // windows, tokens - windows * T
+    skip = int(hash64(SEED, 0x736b6970, np.asarray(epoch, dtype=np.uint64))) % skips
+    return skip + permute(epoch, windows, k % windows) * T
+
 E, std = D // H, 0.02 * math.sqrt(768 / D)
 res = std / math.sqrt(2 * L)
 P = {'wte': normal('wte', (V, D), std), 'wpe': normal('wpe', (T, 1, D), std / 2), 'head': normal('head', (V, D), std)}
@@ -69,9 +88,9 @@ data = np.frombuffer(open(path, 'rb').read(), dtype=np.uint8)
 train = int(sys.argv[3])
 mask = torch.tril(torch.ones(T, T)).bool()
 for step in range(STEPS):
-    at = hash64(SEED, step, np.arange(B)) % np.uint64(train - T)
-    x = torch.tensor(np.stack([data[int(a):int(a) + T] for a in at]).astype(np.int64))
-    y = torch.tensor(np.stack([data[int(a) + 1:int(a) + 1 + T] for a in at]).astype(np.int64))
+    at = [sample(step * B + j, train) for j in range(B)]
+    x = torch.tensor(np.stack([data[a:a + T] for a in at]).astype(np.int64))
+    y = torch.tensor(np.stack([data[a + 1:a + 1 + T] for a in at]).astype(np.int64))
     h = P['wte'][x] + P['wpe'].view(1, T, D)
     for l in range(L):
         n = f'h.{l}.'
