@@ -30,7 +30,7 @@ static void give_back(sn_net_req *req)
 /* The caller is done with it; UCX may not be. */
 static void let_go(sn_net_req *req)
 {
-    if (req->ucx)
+    if (req->ucx || req->leaves)
         req->orphan = true;
     else
         give_back(req);
@@ -46,40 +46,79 @@ static void complete(sn_net_req *req, ucs_status_t code, size_t got)
         give_back(req);
 }
 
-static void on_handed_over(void *request, ucs_status_t code, void *ctx)
+/* ---- leaving ----
+ *
+ * When UCX is done with the caller's bytes they may, over tcp, still lie in a buffer of its own,
+ * where the kernel had no room. Nobody may come back to move them: who has sent may go and compute.
+ * So a message is sent when UCX's buffers are empty, which costs a look when they are. Else it
+ * waits for a flush of the worker, one at a time (UCX 1.13 counts them in a byte):
+ *
+ *   UCX is done ─▶ late ── the next flush begins ─▶ leaving ── it ends ─▶ complete
+ *
+ * A device for RDMA moves what it has by itself. */
+
+static void add_to(sn_net_req **list, sn_net_req *req)
 {
-    sn_net_req *req = ctx;
-    req->wire->u.ucp_request_free(request);
-    complete(req, code, req->bytes);
+    req->leaves = true;
+    req->next = *list;
+    *list = req;
 }
 
-/* UCX is done with the caller's bytes, but they may still lie in a buffer of its own where the
- * kernel had no room. Nobody may come back to move them: who has sent may go and compute. So a
- * message is sent when all buffers are empty, which costs a look when they are. */
-static void hand_over(sn_net_req *req, ucs_status_t code)
+static void all_sent(sn_net_req **list, ucs_status_t code)
 {
-    net_wire *wire = req->wire;
-    if (code != UCS_OK || req->kind != WIRE_SEND) {
+    while (*list) {
+        sn_net_req *req = *list;
+        *list = req->next;
+        req->leaves = false;
         complete(req, code, req->bytes);
-        return;
     }
+}
+
+static void on_flushed(void *request, ucs_status_t code, void *ctx)
+{
+    net_wire *wire = ctx;
+    wire->u.ucp_request_free(request);
+    wire->flush = NULL;
+    wire->flush_code = code;
+    wire->flushed = true;
+}
+
+static void begin_flush(net_wire *wire)
+{
     ucp_request_param_t param = {.op_attr_mask =
                                      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA,
-                                 .cb.send = on_handed_over,
-                                 .user_data = req};
+                                 .cb.send = on_flushed,
+                                 .user_data = wire};
+    wire->leaving = wire->late;
+    wire->late = NULL;
     ucs_status_ptr_t flush = wire->u.ucp_worker_flush_nbx(wire->worker, &param);
     if (!UCS_PTR_IS_PTR(flush))
-        complete(req, UCS_PTR_STATUS(flush), req->bytes);
-    else if (!req->done)
-        req->ucx = flush;
+        all_sent(&wire->leaving, UCS_PTR_STATUS(flush));
+    else if (!wire->flushed)
+        wire->flush = flush;
+}
+
+void wire_leave(net_wire *wire)
+{
+    if (wire->flushed) {
+        wire->flushed = false;
+        all_sent(&wire->leaving, wire->flush_code);
+    }
+    if (wire->late && !wire->leaving)
+        begin_flush(wire);
 }
 
 void wire_on_sent(void *request, ucs_status_t code, void *ctx)
 {
     sn_net_req *req = ctx;
-    req->wire->u.ucp_request_free(request);
+    net_wire *wire = req->wire;
+    wire->u.ucp_request_free(request);
+    if (code != UCS_OK || req->kind != WIRE_SEND || !wire->tcp) {
+        complete(req, code, req->bytes);
+        return;
+    }
     req->ucx = NULL;
-    hand_over(req, code);
+    add_to(&wire->late, req);
 }
 
 static void on_received(void *request, ucs_status_t code, const ucp_tag_recv_info_t *info,
@@ -133,13 +172,15 @@ sn_net_req *wire_take(net_wire *wire, int peer, wire_kind kind, bool control, ui
 
 void wire_note_started(sn_net_req *req, ucs_status_ptr_t started, size_t got)
 {
+    net_wire *wire = req->wire;
     if (UCS_PTR_IS_PTR(started)) {
-        if (!req->done && !req->ucx)
+        if (!req->done && !req->leaves)
             req->ucx = started;
-    } else if (req->kind == WIRE_SEND) {
-        hand_over(req, UCS_PTR_STATUS(started)); /* NULL is UCS_OK */
+    } else if (req->kind == WIRE_SEND && wire->tcp && !UCS_PTR_IS_ERR(started)) {
+        add_to(&wire->late, req);
+        wire_leave(wire);
     } else {
-        complete(req, UCS_PTR_STATUS(started), got);
+        complete(req, UCS_PTR_STATUS(started), got); /* NULL is UCS_OK */
     }
 }
 

@@ -108,8 +108,10 @@ static sn_status configure(const ucx *u, const net_address *address, const ucx_w
         code = u->ucp_config_modify(config, "TLS", wish->tls);
     if (code != UCS_OK)
         return sn_fail(SN_EIO, "UCX takes no settings: %s", u->ucs_status_string(code));
-    /* Flushing the worker then asks its interfaces, not every peer for an answer. */
-    u->ucp_config_modify(config, "FLUSH_WORKER_EPS", "n");
+    /* Flushing the worker then asks its interfaces, not every peer for an answer. UCX 1.13 ends the
+     * process over verbs, where nobody flushes so. */
+    if (!wish->rdma)
+        u->ucp_config_modify(config, "FLUSH_WORKER_EPS", "n");
     /* The transports' own settings are named without their prefix here; where they are not known
      * UCX is merely slower, or says later what it cannot do.
      * Larger pieces than the usual 8 and 64 KiB: 1 MiB messages go twice as fast over loopback. */

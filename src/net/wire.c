@@ -66,7 +66,7 @@ static void count(net_wire *wire, ucs_status_ptr_t started)
  * sent (ucp_request.c, "got REQ message"): one that never came about stays to the process's end. */
 static bool must_stay(const net_wire *wire)
 {
-    return !wire->joined && strncmp(wire->transport, "tcp", 3) != 0;
+    return !wire->joined && !wire->tcp;
 }
 
 static void close_ep(net_wire *wire, wire_peer *p)
@@ -129,6 +129,8 @@ static void settle(net_wire *wire)
 bool net_wire_progress(net_wire *wire)
 {
     bool moved = wire->u.ucp_worker_progress(wire->worker) != 0;
+    if (wire->flushed || wire->late)
+        wire_leave(wire);
     if (wire->event || __atomic_load_n(&wire->net->news, __ATOMIC_RELAXED))
         settle(wire);
     return moved;
@@ -163,6 +165,7 @@ static sn_status start_worker(net_wire *wire, const net_address *address, const 
     SN_TRY(net_iface_wait(address, sn_now() + (opts->deadline - sn_now()) / 2));
     SN_TRY(ucx_load(&wire->u));
     SN_TRY(ucx_context(&wire->u, address, opts->transports, &wire->context, wire->transport));
+    wire->tcp = strncmp(wire->transport, "tcp", 3) == 0;
     ucp_worker_params_t params = {.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE,
                                   .thread_mode = UCS_THREAD_MODE_SINGLE};
     ucs_status_t code = wire->u.ucp_worker_create(wire->context, &params, &wire->worker);
@@ -385,10 +388,11 @@ void net_wire_close(net_wire *wire)
         if (p->revoke_ucx)
             wire->u.ucp_request_cancel(wire->worker, p->revoke_ucx);
     }
-    for (sn_time limit = sn_now() + CLOSE_NS; wire->closing && sn_now() < limit; sched_yield())
+    for (sn_time limit = sn_now() + CLOSE_NS; (wire->closing || wire->flush) && sn_now() < limit;
+         sched_yield())
         wire->u.ucp_worker_progress(wire->worker);
     wire->net->wire = NULL;
-    if (wire->closing || wire->stuck)
+    if (wire->closing || wire->flush || wire->stuck)
         return; /* UCX still holds callbacks into the wire: leave it to the process's end */
     if (wire->worker)
         wire->u.ucp_worker_destroy(wire->worker);

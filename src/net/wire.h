@@ -26,11 +26,12 @@ typedef struct wire_revoke { /* "I take back this message if you have not begun 
 
 struct sn_net_req {
     net_wire *wire;
-    sn_net_req *next; /* in the free list */
+    sn_net_req *next; /* in the free list, or among those that leave */
     void *ucx;        /* UCX's handle while it holds the request */
     int peer;
     wire_kind kind;
     bool used, control, done, orphan;
+    bool leaves;       /* among those that wait for a flush */
     bool peer_gone;    /* completed by the peer's failure, not by UCX */
     ucs_status_t code; /* how UCX completed it */
     uint64_t tag;
@@ -73,6 +74,10 @@ struct net_wire {
     sn_net_req *pool;
     int pool_n;
     sn_net_req *free_list;
+    sn_net_req *late, *leaving; /* messages that UCX took: before and under the flush */
+    void *flush;                /* UCX's handle of it, NULL: none runs */
+    bool flushed;               /* noted by its callback */
+    ucs_status_t flush_code;
 
     wire_port *ports;
     int ports_n;
@@ -80,6 +85,7 @@ struct net_wire {
     int parcels_out, replies_out, parcels_n;
     int expected; /* answers that callers wait for */
     char transport[80];
+    bool tcp;    /* and nothing else */
     bool joined; /* every connection has carried a message each way */
     bool stuck;  /* UCX holds connections that it must not be asked to close */
 };
@@ -90,6 +96,7 @@ int wire_tag_source(uint64_t tag);
 /* message.c: a request from the pool, NULL when they are out; then UCX's answer to its start. */
 sn_net_req *wire_take(net_wire *wire, int peer, wire_kind kind, bool control, uint64_t tag,
                       size_t bytes);
+void wire_leave(net_wire *wire); /* after UCX's progress */
 void wire_note_started(sn_net_req *req, ucs_status_ptr_t started, size_t got);
 void wire_on_sent(void *request, ucs_status_t code, void *ctx); /* its context: the request */
 /* SN_OK when a message to this peer can be started. */
