@@ -7,6 +7,7 @@
 #include "unit/sn_test.h"
 
 #include <sched.h>
+#include <sys/syscall.h>
 
 #define SOON (sn_now() + 10 * SN_SEC)
 #define NOTICED_NS (3 * SN_SEC)
@@ -175,16 +176,18 @@ static void test_suspended(void **state)
 }
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FORKS_DETECT SN_SEC /* what a sanitizer writes beside our memory waits for a fork */
+#define FORKS_DETECT SN_SEC    /* what a sanitizer writes beside our memory waits for a fork */
+#define FORKS_BYTES (64 << 20) /* it keeps several times as much beside it */
 #else
 #define FORKS_DETECT (20 * SN_MS)
+#define FORKS_BYTES (512 << 20)
 #endif
 
 /* A worker with much memory forks: the kernel copies its page tables for longer than the bound of
  * the others' patience, and its beats go on. */
 static int rank_forks(sn_boot *boot, int rank, int host, void *ctx)
 {
-    enum { BYTES = 512 << 20 };
+    enum { BYTES = FORKS_BYTES };
     scene *s = ctx;
     sn_net *net;
     RANK_OK(join(s, boot, rank, host, &net));
@@ -199,7 +202,7 @@ static int rank_forks(sn_boot *boot, int rank, int host, void *ctx)
         sn_time began = sn_now();
         pid_t child = fork();
         if (child == 0)
-            _exit(0);
+            syscall(SYS_exit_group, 0); /* not through a sanitizer, whose locks the parent held */
         s->known[k] = sn_now() - began;
         RANK_CHECK(waitpid(child, NULL, 0) == child);
     }
