@@ -17,9 +17,9 @@
 enum { COUNT = 1 << 20, TIMES = 4 };
 enum { ASK_ENCODE, ASK_DECODE, ASK_READ };
 
-static const char *const codecs[] = {"bf16",      "fp8_e4m3",       "fp8_e5m2",
-                                     "int8",      "int4",           "onebit",
-                                     "topk:0.01", "topk:0.01+int8", "topk:0.01+int4"};
+static const char *const codecs[] = {"bf16",           "fp8_e4m3",      "fp8_e5m2", "int8",
+                                     "int4",           "onebit",        "ternary",  "topk:0.01",
+                                     "topk:0.01+int8", "topk:0.01+int4"};
 
 typedef struct coder {
     sn_codec codec;
@@ -129,7 +129,7 @@ static sn_status run_codec(const bench_case *c, const bench_opts *o, bench_resul
     }
 #define BOTH(i, label) ENCODE(i, label), DECODE(i, label)
 
-const bench_case bench_codec[] = {BOTH(0, "bf16"),  BOTH(1, "fp8_e4m3"),  BOTH(2, "fp8_e5m2"),
-                                  BOTH(3, "int8"),  BOTH(4, "int4"),      BOTH(5, "onebit"),
-                                  BOTH(6, "topk"),  BOTH(7, "topk_int8"), BOTH(8, "topk_int4"),
-                                  {.area = "codec"}};
+const bench_case bench_codec[] = {BOTH(0, "bf16"),      BOTH(1, "fp8_e4m3"), BOTH(2, "fp8_e5m2"),
+                                  BOTH(3, "int8"),      BOTH(4, "int4"),     BOTH(5, "onebit"),
+                                  BOTH(6, "ternary"),   BOTH(7, "topk"),     BOTH(8, "topk_int8"),
+                                  BOTH(9, "topk_int4"), {.area = "codec"}};

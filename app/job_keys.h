@@ -88,7 +88,7 @@
     X("precision", "precision", "TYPE", KEY_DTYPE, precision, 0, 0, "f32 bf16", \
       "f32, or bf16 storage and wire") \
     X("compression.codec", "compression", "CODEC", KEY_CODEC, compression.codec, 0, 0, NULL, \
-      "of gradients between hosts: none, auto, onebit, int4, topk:0.01+int8, powersgd:4, …") \
+      "of gradients between hosts: none, auto, ternary, int4, topk:0.01+int8, powersgd:4, …") \
     X("compression.parameters", "compression-parameters", "CODEC", KEY_CODEC, \
       compression.parameters, 0, 0, NULL, \
       "of the parameters' changes; auto: what suits the codec of the gradients") \

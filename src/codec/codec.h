@@ -10,6 +10,8 @@
  *   int4                      n/2 + 2 for each 64                                    wanted
  *   onebit                    n/8 + 4 for each 512: the means of the negative and    wanted
  *                             of the other elements
+ *   ternary                   3n/16 + 2 for each 2048, and a byte for each row and  wanted
+ *                             column of a matrix
  *   topk:0.01                 k = n/100 places in about (log2(n/k) + 2) bits each    wanted
  *                             (Elias-Fano), and k values in bf16
  *   topk:0.01+int8, …+int4    the same, with the k values as int8 or int4            wanted
@@ -24,8 +26,9 @@
  *  1. Code and decoded numbers are the same bits on every little-endian machine, vector width and
  *     mode of the processor: what one member sends is what every member sees.
  *  2. With a residual r the encoder codes y = x + r (one rounding) and leaves r = y − decode(code)
- *     (exact; in onebit one rounding): nothing is lost, only late.
- *  3. The number of bytes depends on the codec and n alone (straight-line programs need that).
+ *     (exact; in onebit and ternary one rounding): nothing is lost, only late.
+ *  3. The number of bytes depends on the codec (cols and phase too) and n alone (straight-line
+ *     programs need that).
  *  4. NaN or infinity in y is seen, never hidden: bf16, none and top-k in bf16 carry it in its
  *     place, the others decode NaN for the whole block. The residual of whatever is not finite
  *     becomes 0. Below 2^-126 · (least code) a format may give 0; the residual keeps the rest.
@@ -44,6 +47,7 @@ typedef enum sn_codec_kind {
     SN_CODEC_INT8,
     SN_CODEC_INT4,
     SN_CODEC_ONEBIT,
+    SN_CODEC_TERNARY,
     SN_CODEC_TOPK,
     SN_CODEC_POWERSGD,
     SN_CODEC_KINDS
@@ -53,6 +57,8 @@ typedef struct sn_codec {      /* plain data; equal fields, same codec */
     sn_codec_kind kind, inner; /* inner: how top-k's values travel: BF16, INT8 or INT4 */
     double keep;               /* top-k: the fraction kept, 1e-6 … 1 */
     int rank;                  /* PowerSGD: 1 … SN_CODEC_RANK_MAX */
+    int64_t cols, phase;       /* ternary: the length of a row where the vector is (a part of) a
+                                * matrix, and where in a row it begins; cols 0: no matrix */
 } sn_codec;
 
 #define SN_CODEC_RANK_MAX 64

@@ -12,6 +12,7 @@
     X(SN_CODEC_INT8, codec_int8)                                                                   \
     X(SN_CODEC_INT4, codec_int4)                                                                   \
     X(SN_CODEC_ONEBIT, codec_onebit)                                                               \
+    X(SN_CODEC_TERNARY, codec_ternary)                                                             \
     X(SN_CODEC_TOPK, codec_topk)                                                                   \
     X(SN_CODEC_POWERSGD, codec_powersgd)
 

@@ -66,6 +66,7 @@ extern const compress_half compress_reduce, compress_gather, compress_lowrank;
 typedef struct compress_piece {
     int64_t at, count; /* of the block */
     const sn_compress_segment *of;
+    sn_codec codec;       /* the segment's, and where in a row the piece begins */
     uint64_t code, bytes; /* of the block's code; of one pass */
 } compress_piece;
 

@@ -16,6 +16,15 @@ static uint64_t pass_bytes(const sn_codec *c, int64_t n)
     return SN_ALIGN_UP((uint64_t) sn_codec_bytes(c, n), (uint64_t) CODE_ALIGN);
 }
 
+/* The codec of a piece that begins with element `at` of its segment. */
+static sn_codec codec_at(const sn_compress_segment *s, int64_t at)
+{
+    sn_codec c = s->codec;
+    if (c.cols > 0)
+        c.phase = (c.phase + at) % c.cols;
+    return c;
+}
+
 static int passes_of(const sn_compress_segment *s)
 {
     return SN_MAX(1, s->passes);
@@ -37,9 +46,11 @@ uint64_t compress_cut(const sn_compress_opts *o, int64_t block, int n, int *firs
             int64_t to = SN_MIN(of->at + of->count, (b + 1) * block);
             if (to <= from)
                 continue;
-            uint64_t bytes = pass_bytes(&of->codec, to - from);
+            sn_codec codec = codec_at(of, from - of->at);
+            uint64_t bytes = pass_bytes(&codec, to - from);
             if (piece)
-                piece[count] = (compress_piece){from - b * block, to - from, of, code, bytes};
+                piece[count] =
+                    (compress_piece){from - b * block, to - from, of, codec, code, bytes};
             code += bytes * (uint64_t) passes_of(of);
             count++;
         }
@@ -66,8 +77,8 @@ static void encode_piece(sn_compress *z, const compress_piece *p, const float *x
         memset(owed, 0, (size_t) p->count * sizeof(float));
     }
     for (int k = 0; k < passes; k++)
-        sn_codec_encode(&p->of->codec, k ? z->zeros : x, owed, k ? NULL : velocity,
-                        z->opts.momentum, p->count, code + (uint64_t) k * p->bytes);
+        sn_codec_encode(&p->codec, k ? z->zeros : x, owed, k ? NULL : velocity, z->opts.momentum,
+                        p->count, code + (uint64_t) k * p->bytes);
 }
 
 void compress_encode(sn_compress *z, int member, const float *x, float *owed, float *velocity,
@@ -75,7 +86,7 @@ void compress_encode(sn_compress *z, int member, const float *x, float *owed, fl
 {
     for (int i = z->first[member]; i < z->first[member + 1]; i++) {
         const compress_piece *p = &z->piece[i];
-        bool moves = velocity && p->of->codec.kind == SN_CODEC_TOPK;
+        bool moves = velocity && p->codec.kind == SN_CODEC_TOPK;
         encode_piece(z, p, x + p->at, owed ? owed + p->at : NULL, moves ? velocity + p->at : NULL,
                      code + p->code);
     }
@@ -88,9 +99,9 @@ sn_status compress_decode(const sn_compress *z, int member, const uint8_t *code,
         memset(to, 0, (size_t) compress_length(z, member) * sizeof(float));
     for (int i = z->first[member]; i < z->first[member + 1]; i++) {
         const compress_piece *p = &z->piece[i];
-        int64_t bytes = sn_codec_bytes(&p->of->codec, p->count);
+        int64_t bytes = sn_codec_bytes(&p->codec, p->count);
         for (int k = 0; k < passes_of(p->of); k++)
-            SN_TRY(sn_codec_decode(&p->of->codec, code + p->code + (uint64_t) k * p->bytes, bytes,
+            SN_TRY(sn_codec_decode(&p->codec, code + p->code + (uint64_t) k * p->bytes, bytes,
                                    p->count, add || k, to + p->at));
     }
     return SN_OK;

@@ -78,11 +78,14 @@ static void see_as_matrix(sn_shape local, sn_wire_param *w)
     }
 }
 
-/* Gains and biases are few and each of them matters: they go as int8 where matrices go as less. */
+/* Gains and biases are few and each of them matters: they go as int8 or int4 where matrices go as
+ * less. */
 static sn_codec codec_for(const sn_codec *codec, sn_shape local)
 {
     bool less = codec->kind == SN_CODEC_INT4 || codec->kind == SN_CODEC_ONEBIT ||
                 codec->kind == SN_CODEC_TOPK;
+    if (local.rank < 2 && codec->kind == SN_CODEC_TERNARY)
+        return (sn_codec){.kind = SN_CODEC_INT4};
     return local.rank < 2 && less ? (sn_codec){.kind = SN_CODEC_INT8} : *codec;
 }
 
@@ -95,9 +98,15 @@ static void encode_as(const emitter *e, const sn_wire *wire, sn_wire_param *w)
     w->part = form >= 0 ? e->t : 0;
     w->codec = codec_for(&wire->codec, local);
     w->passes = w->codec.kind == wire->codec.kind ? wire->passes : 1;
-    if (wire->codec.kind != SN_CODEC_POWERSGD || local.rank < 2)
+    if (local.rank < 2)
         return;
-    see_as_matrix(local, w);
+    sn_wire_param seen = *w;
+    see_as_matrix(local, &seen);
+    if (wire->codec.kind == SN_CODEC_TERNARY && wire->op == SN_REDUCE_SCATTER)
+        w->codec.cols = seen.cols; /* gradients differ by rows and columns, their changes do not */
+    if (wire->codec.kind != SN_CODEC_POWERSGD)
+        return;
+    *w = seen;
     if (!factors_pay(w->rows, w->cols, wire->codec.rank))
         w->rows = w->cols = 0;
 }

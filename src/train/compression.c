@@ -9,7 +9,7 @@
 
 #include "train/parts.h"
 
-#define AUTO_PARAMETERS "onebit"
+#define AUTO_PARAMETERS "ternary"
 #define CODEC_BYTES_PER_S 1e9 /* when nobody measured */
 
 bool train_compression_encodes(const sn_plan_compression *c)
@@ -47,7 +47,7 @@ static sn_codec companion(const sn_codec *gradients)
 {
     sn_codec c = *gradients;
     if (c.kind == SN_CODEC_TOPK || c.kind == SN_CODEC_POWERSGD)
-        c = (sn_codec){.kind = SN_CODEC_ONEBIT};
+        c = (sn_codec){.kind = SN_CODEC_TERNARY};
     return c;
 }
 

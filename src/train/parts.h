@@ -34,7 +34,7 @@ sn_status train_wires_load(train_wires *s, const sn_ckpt *c, int *ret_sources);
 train_wires *train_exec_wires(const sn_exec *e); /* NULL: none */
 
 /* ---- compression.c: which codec ---- */
-#define TRAIN_AUTO_GRADIENTS "onebit" /* doc/compression.md says why */
+#define TRAIN_AUTO_GRADIENTS "ternary" /* doc/compression.md says why */
 bool train_compression_auto(const sn_job *job);
 bool train_compression_encodes(const sn_plan_compression *c);
 double train_codec_rate(void); /* bytes of f32 a second, measured now with auto's codec */

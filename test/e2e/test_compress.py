@@ -20,7 +20,7 @@ def net_bytes(rows):
     return sum(row['bytes_net'] for row in rows)
 
 
-@pytest.mark.parametrize('codec,least', [('onebit', .9), ('topk:0.01+int8', .9), ('int4', .8), ('bf16', .45)])
+@pytest.mark.parametrize('codec,least', [('onebit', .9), ('ternary', .93), ('topk:0.01+int8', .9), ('int4', .8), ('bf16', .45)])
 def test_fewer_bytes(tiny, tmp_path, codec, least):
     """The counted bytes of the network fall, and the summary says by how much."""
     plain, plain_rows = train(tiny, tmp_path, 'plain')

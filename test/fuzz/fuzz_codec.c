@@ -38,8 +38,8 @@ static void decode(const sn_codec *c, int64_t n, const uint8_t *data, size_t byt
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
 {
     static const char *const codecs[] = {
-        "none",   "bf16",      "fp8_e4m3",       "fp8_e5m2",       "int8",      "int4",
-        "onebit", "topk:0.01", "topk:0.01+int8", "topk:0.01+int4", "topk:0.35", "topk:1",
+        "none",    "bf16",      "fp8_e4m3",       "fp8_e5m2",       "int8",      "int4",   "onebit",
+        "ternary", "topk:0.01", "topk:0.01+int8", "topk:0.01+int4", "topk:0.35", "topk:1",
     };
     sn_codec c;
     name(data, bytes);

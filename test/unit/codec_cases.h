@@ -10,8 +10,8 @@
 #include <math.h>
 
 static const char *const vector_codecs[] = {
-    "none",   "bf16",      "fp8_e4m3",       "fp8_e5m2",       "int8",      "int4",
-    "onebit", "topk:0.01", "topk:0.01+int8", "topk:0.01+int4", "topk:0.35", "topk:1",
+    "none",    "bf16",      "fp8_e4m3",       "fp8_e5m2",       "int8",      "int4",   "onebit",
+    "ternary", "topk:0.01", "topk:0.01+int8", "topk:0.01+int4", "topk:0.35", "topk:1",
 };
 
 static inline sn_codec codec_of(const char *text)

@@ -11,10 +11,10 @@
 static void test_words(void **state)
 {
     static const char *const same[] = {
-        "none",      "bf16",           "fp8_e4m3",       "fp8_e5m2",     "int8",
-        "int4",      "onebit",         "topk:0.01",      "topk:1",       "topk:0.000001",
-        "topk:0.35", "topk:0.01+int8", "topk:0.1+int4",  "powersgd:1",   "powersgd:64",
-        "topk:0.05", "topk:0.999999",  "topk:0.12+int8", "topk:0.00003",
+        "none",          "bf16",      "fp8_e4m3",       "fp8_e5m2",       "int8",
+        "ternary",       "int4",      "onebit",         "topk:0.01",      "topk:1",
+        "topk:0.000001", "topk:0.35", "topk:0.01+int8", "topk:0.1+int4",  "powersgd:1",
+        "powersgd:64",   "topk:0.05", "topk:0.999999",  "topk:0.12+int8", "topk:0.00003",
     };
     for (size_t i = 0; i < SN_COUNT(same); i++) {
         char text[32];
@@ -94,6 +94,9 @@ static void test_bytes(void **state)
         {"fp8_e4m3", 1024, 1024 + 4 * 2},
         {"onebit", 512, 64 + 4},
         {"onebit", 513, 65 + 8},
+        {"ternary", 2048, 384 + 2},
+        {"ternary", 2049, 385 + 4},
+        {"ternary", 11, 3 + 2},
         {"topk:0.01", 100, 1 + 1 + 2}, /* 6 low bits; 1 + 99/64 marks */
         {"topk:0.01", 1 << 20,
          7864 + 3359 + 20970}, /* k = 10,485: 6 bits, k + 16,383 marks, bf16 */
@@ -128,6 +131,7 @@ static const struct {
     {"fp8_e4m3", "803e48d04054b8005edd02827c"},
     {"fp8_e5m2", "003b60e45c66d8006bea38b87a"},
     {"onebit", "0cc07f419202"},
+    {"ternary", "c842df8702"},
     {"topk:0.3", "0298e840d0c0c842"},
     {"topk:0.46+int8", "0b65024a3ffd0409f87f"},
     {"topk:0.3+int4", "029865417100"},

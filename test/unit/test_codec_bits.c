@@ -32,6 +32,10 @@ static void draw(trial *t, const char *text, sn_prng *rng)
     bool strange = sn_prng_below(rng, 2);
     float scale = ldexpf(1, (int) sn_prng_below(rng, 5) * 40 - 80);
     t->c = codec_of(text);
+    if (t->c.kind == SN_CODEC_TERNARY && sn_prng_below(rng, 4) > 0) { /* a part of a matrix */
+        t->c.cols = 8 + sn_prng_below(rng, 300);
+        t->c.phase = sn_prng_below(rng, t->c.cols);
+    }
     t->n = k < (int64_t) SN_COUNT(sizes) ? sizes[k] : sn_prng_below(rng, N);
     t->bytes = sn_codec_bytes(&t->c, t->n);
     t->with_residual = sn_prng_below(rng, 4) > 0;
@@ -82,6 +86,8 @@ static int64_t block_of(const sn_codec *c)
         return 64;
     case SN_CODEC_ONEBIT:
         return 512;
+    case SN_CODEC_TERNARY:
+        return 2048;
     default:
         return 1;
     }
@@ -266,6 +272,37 @@ static void test_onebit_keeps_the_mean(void **state)
     }
 }
 
+/* Ternary: rows and columns of any size keep their own precision; without scales the small ones
+ * drown. */
+static void test_ternary_scales(void **state)
+{
+    enum { ROWS = 50, COLS = 60, SIZE = ROWS * COLS };
+    static float x[SIZE], out[SIZE];
+    static uint8_t code[SIZE];
+    double wrong[2] = {0};
+    for (int i = 0; i < SIZE; i++)
+        x[i] = i / COLS == 7 || i % COLS == 3 ? 0
+                                              : ldexpf((float) sn_hash_normal(3, 4, (uint64_t) i),
+                                                       i / COLS % 30 - i % COLS % 11);
+    for (int with = 0; with < 2; with++) {
+        sn_codec c = {.kind = SN_CODEC_TERNARY, .cols = with ? COLS : 0};
+        int64_t bytes = sn_codec_bytes(&c, SIZE - 17);
+        c.phase = with ? 17 : 0; /* begins within a row */
+        assert_true(sn_codec_bytes(&c, SIZE - 17) <= bytes + 1);
+        bytes = sn_codec_bytes(&c, SIZE - 17);
+        sn_codec_encode(&c, x + 17, NULL, NULL, 0, SIZE - 17, code);
+        assert_ok(sn_codec_decode(&c, code, bytes, SIZE - 17, false, out + 17));
+        for (int i = 17; i < SIZE; i++) {
+            double size = ldexp(1, i / COLS % 30 - i % COLS % 11);
+            wrong[with] += pow(((double) out[i] - (double) x[i]) / size, 2) / SIZE;
+            if (with && (i / COLS == 7 || i % COLS == 3))
+                assert_true(out[i] == 0);
+        }
+    }
+    assert_true(wrong[1] < 0.3); /* 0.19 is the least that three levels can do, plus the fours */
+    assert_true(wrong[0] > 0.7);
+}
+
 #if defined(__x86_64__)
 /* Flush-to-zero, other rounding, traps: code, decoded and residual stay; so does the mode. */
 static void test_mode(void **state)
@@ -313,6 +350,7 @@ int main(void)
         cmocka_unit_test(test_bounds),
         cmocka_unit_test(test_twice_is_once),
         cmocka_unit_test(test_onebit_keeps_the_mean),
+        cmocka_unit_test(test_ternary_scales),
         cmocka_unit_test(test_mode),
     };
     return sn_test_run(tests);

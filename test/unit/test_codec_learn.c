@@ -160,9 +160,9 @@ static double train(const sn_codec *c, exchange *by, bool feedback)
 
 static void test_convergence(void **state)
 {
-    static const char *const text[] = {"bf16",           "fp8_e4m3",       "fp8_e5m2",  "int8",
-                                       "int4",           "onebit",         "topk:0.05", "topk:0.02",
-                                       "topk:0.05+int8", "topk:0.05+int4", "powersgd:2"};
+    static const char *const text[] = {
+        "bf16",    "fp8_e4m3",  "fp8_e5m2",  "int8",           "int4",           "onebit",
+        "ternary", "topk:0.05", "topk:0.02", "topk:0.05+int8", "topk:0.05+int4", "powersgd:2"};
     sn_codec none = codec_of("none");
     make_problem();
     double plain = train(&none, by_code, false);
