@@ -218,7 +218,7 @@ static void name_once(names *n, const char *name)
 static void visit(names *n, Onnx__NodeProto *const *node, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const char *op = node[i]->op_type ? node[i]->op_type : "?";
+        const char *op = node[i]->op_type && *node[i]->op_type ? node[i]->op_type : "?";
         bool known =
             (default_domain(node[i]->domain) && onnx_row_of(op)) || is_function(n->model, node[i]);
         if (!(known && n->only_missing))
