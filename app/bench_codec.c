@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT = 1 << 20, TIMES = 4 };
+enum { COUNT = 1 << 20, COLS = 1024, TIMES = 4 };
 enum { ASK_ENCODE, ASK_DECODE, ASK_READ };
 
 static const char *const codecs[] = {"bf16",           "fp8_e4m3",      "fp8_e5m2", "int8",
@@ -59,12 +59,19 @@ static void coder_close(void *state)
     free(c);
 }
 
+/* Ternary finds scales of rows and columns, as it does for gradients. */
+static void see_as_matrix(sn_codec *c)
+{
+    c->cols = c->kind == SN_CODEC_TERNARY ? COLS : 0;
+}
+
 static sn_status coder_open(sn_boot *boot, const bench_job *job, void **ret)
 {
     coder *c = sn_alloc(sizeof *c);
     float **const vector[] = {&c->x, &c->residual, &c->out};
     *ret = c;
     SN_TRY(sn_codec_parse(job->ctx, &c->codec));
+    see_as_matrix(&c->codec);
     for (int i = 0; i < 3; i++) {
         if (posix_memalign((void **) vector[i], 64, COUNT * sizeof(float)))
             return sn_fail(SN_ENOMEM, "no memory for a vector");
@@ -107,6 +114,7 @@ static sn_status run_codec(const bench_case *c, const bench_opts *o, bench_resul
                      .step = coder_step,
                      .close = coder_close};
     SN_TRY(sn_codec_parse(text, &codec));
+    see_as_matrix(&codec);
     SN_TRY(bench_world_start(&job, &w));
     sn_status status = measure(c, o, w, ret);
     bench_world_stop(w);

@@ -8,6 +8,7 @@
 #include "train/parts.h"
 
 #define SAMPLE (INT64_C(1) << 16)
+#define SAMPLE_COLS 256
 
 /* ---- what it saved ---- */
 
@@ -60,6 +61,7 @@ double train_codec_rate(void)
     double best = 0;
     float *x = sn_alloc(SAMPLE * sizeof(*x)), *owed = sn_alloc(SAMPLE * sizeof(*owed));
     if (sn_codec_parse(TRAIN_AUTO_GRADIENTS, &c) >= 0) {
+        c.cols = c.kind == SN_CODEC_TERNARY ? SAMPLE_COLS : 0; /* gradients are matrices */
         int64_t bytes = sn_codec_bytes(&c, SAMPLE);
         void *code = sn_alloc((size_t) bytes);
         for (int64_t i = 0; i < SAMPLE; i++)

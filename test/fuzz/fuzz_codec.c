@@ -46,6 +46,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     if (bytes < 3)
         return 0;
     SN_ASSERT(sn_codec_parse(codecs[data[0] % SN_COUNT(codecs)], &c) == SN_OK);
+    if (c.kind == SN_CODEC_TERNARY && data[2] & 128) { /* a part of a matrix */
+        c.cols = 1 + data[1] % 64;
+        c.phase = data[2] % 64;
+    }
     decode(&c, (data[1] | data[2] << 8) % 5000, data + 3, bytes - 3);
     return 0;
 }
