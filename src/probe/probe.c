@@ -16,6 +16,8 @@ static sn_status tree_create(hwloc_topology_t *ret)
     if (hwloc_topology_init(ret))
         return sn_fail(SN_ENOMEM, "no memory for a picture of the machine");
     hwloc_topology_set_io_types_filter(*ret, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+    /* Asking OpenCL's drivers loads them, and those built on LLVM take this process's signals. */
+    hwloc_topology_set_components(*ret, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "opencl");
     return SN_OK;
 }
 
