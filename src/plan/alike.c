@@ -71,6 +71,8 @@ static void add_value(reader *r, int v, int stage)
     add(r, (uint64_t) place(r->of, r->of->out, r->of->out_at[stage], r->of->out_at[stage + 1], v));
     if (m->adds_to[v] >= 0)
         add_value(r, m->adds_to[v], stage);
+    if (m->becomes[v] >= 0)
+        add_value(r, m->becomes[v], stage);
 }
 
 static void add_node(reader *r, int n, int stage)

@@ -80,7 +80,7 @@ static bool has_content(const flow *f, int slot)
     const sn_slot *s = &f->p->slot[slot];
     bool given = s->kind == SN_SLOT_INPUT || s->kind == SN_SLOT_PARAM ||
                  s->kind == SN_SLOT_MASTER || s->kind == SN_SLOT_MOMENT1 ||
-                 s->kind == SN_SLOT_MOMENT2 || s->kind == SN_SLOT_HYPER;
+                 s->kind == SN_SLOT_MOMENT2 || s->kind == SN_SLOT_STATE || s->kind == SN_SLOT_HYPER;
     return given || f->written[slot] || (s->base >= 0 && has_content(f, s->base));
 }
 
@@ -351,6 +351,8 @@ void sn_program_check(const sn_plan *plan, sn_program *const *all)
     check_world(plan, all, arena);
     sn_arena_free(arena);
     for (int v = 0; v < plan->graph->values; v++) {
+        if (plan->graph->value[v].kind == SN_VALUE_STATE)
+            check_states(plan, all, SN_SLOT_STATE, v);
         if (plan->graph->value[v].kind != SN_VALUE_PARAM)
             continue;
         check_states(plan, all, SN_SLOT_MASTER, v);

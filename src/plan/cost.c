@@ -165,7 +165,7 @@ void plan_cost_memory(const sn_program *p, uint64_t bytes, uint64_t aside, sn_pl
         const sn_slot *s = &p->slot[i];
         if (s->base >= 0)
             continue;
-        if (s->kind == SN_SLOT_PARAM)
+        if (s->kind == SN_SLOT_PARAM || s->kind == SN_SLOT_STATE)
             c->params_bytes += s->bytes;
         if (s->kind == SN_SLOT_GRAD)
             c->grads_bytes += s->bytes;

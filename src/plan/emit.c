@@ -312,6 +312,16 @@ static void keep_result(emitter *e, int micro)
         e->p->result = slot;
 }
 
+/* What reads the old content in this micro-batch came before. It belongs to no node: evaluating
+ * with the forward part of a training program leaves states as they are. */
+static void become(emitter *e, int v, int micro)
+{
+    int from = emit_get(e, v, micro, FORM_WHOLE, FORM_WHOLE), node = e->node;
+    e->node = -1;
+    emit_kernel(e, SN_OP_COPY, (sn_attr){0}, &from, 1, &e->param_slot[e->m->becomes[v]], 1, 0);
+    e->node = node;
+}
+
 static void emit_node(emitter *e, int n, int micro)
 {
     const plan_model *m = e->m;
@@ -340,6 +350,8 @@ static void emit_node(emitter *e, int n, int micro)
             add_loss(e, out[o]);
         if (v == m->logits)
             keep_result(e, micro);
+        if (m->becomes[v] >= 0)
+            become(e, v, micro);
         send_value(e, v, micro);
     }
 }

@@ -103,6 +103,9 @@ static void mark_live(plan_model *m)
     for (int v = 0; v < g->values; v++)
         if (g->value[v].kind == SN_VALUE_PARAM && g->value[v].grad >= 0)
             wanted[g->value[v].grad] = true;
+    for (int v = 0; v < g->values && !m->forward_only; v++)
+        if (g->value[v].next >= 0)
+            wanted[g->value[v].next] = true;
     for (int n = g->nodes - 1; n >= 0; n--) {
         const sn_node *node = &g->node[n];
         for (int o = 0; o < node->outs; o++)
@@ -115,8 +118,9 @@ static void mark_live(plan_model *m)
 
 /* ---- how values are stored */
 
-/* In BF16 precision a result that is small against what it was made of stays F32: it costs nothing
- * and is mostly a statistic (maxima, sums, means) that others divide or exponentiate by. */
+/* In BF16 precision states and what an op wants exact stay F32. So does a result that is small
+ * against what it was made of: it costs nothing and is mostly a statistic (maxima, sums, means)
+ * that others divide or exponentiate by. */
 static sn_dtype dtype_of(const plan_model *m, int v)
 {
     const sn_graph *g = m->g;
@@ -125,12 +129,20 @@ static sn_dtype dtype_of(const plan_model *m, int v)
     if (value->dtype != SN_F32 || m->precision != SN_BF16)
         return value->dtype;
     if (value->producer < 0)
-        return SN_BF16;
+        return value->kind == SN_VALUE_STATE ? SN_F32 : SN_BF16;
     const sn_node *n = &g->node[value->producer];
+    for (int o = 0; o < n->outs; o++)
+        if (n->out[o] == v && sn_op_row_of(n->op)->exact >> o & 1)
+            return SN_F32;
     for (int i = 0; i < n->ins; i++)
         if (n->in[i] >= 0)
             largest = SN_MAX(largest, sn_shape_count(g->value[n->in[i]].shape));
     return sn_shape_count(value->shape) * 8 <= largest ? SN_F32 : SN_BF16;
+}
+
+static bool kept(const sn_value *v)
+{
+    return v->kind == SN_VALUE_PARAM || v->kind == SN_VALUE_STATE;
 }
 
 static void describe_values(plan_model *m)
@@ -140,7 +152,7 @@ static void describe_values(plan_model *m)
         const sn_value *value = &g->value[v];
         m->dtype[v] = dtype_of(m, v);
         m->name[v] = value->name;
-        m->adds_to[v] = -1;
+        m->adds_to[v] = m->becomes[v] = -1;
         m->home[v] = value->producer >= 0 ? g->node[value->producer].stage : -1;
         if (!value->name)
             m->name[v] = sn_arena_printf(m->arena, "v%d", v);
@@ -148,12 +160,16 @@ static void describe_values(plan_model *m)
     for (int n = 0; n < g->nodes; n++)
         for (int i = 0; i < g->node[n].ins; i++) {
             int v = g->node[n].in[i];
-            if (v >= 0 && g->value[v].kind == SN_VALUE_PARAM)
+            if (v >= 0 && kept(&g->value[v]) && m->home[v] < 0)
                 m->home[v] = g->node[n].stage;
         }
-    for (int v = 0; v < g->values; v++)
-        if (g->value[v].kind == SN_VALUE_PARAM && m->home[v] < 0)
-            m->home[v] = 0; /* nobody uses it: somebody must keep it */
+    for (int v = 0; v < g->values; v++) {
+        int next = g->value[v].next;
+        if (next >= 0 && !m->forward_only)
+            m->becomes[next] = v;
+        if (kept(&g->value[v]) && m->home[v] < 0) /* nobody uses it: somebody must keep it */
+            m->home[v] = next >= 0 ? m->home[next] : 0;
+    }
 }
 
 /* ---- whose gradient a value is
@@ -226,6 +242,7 @@ static void allocate(plan_model *m)
     m->adds_to = SN_NEW_N(m->arena, int, values);
     m->summand_at = SN_NEW_N(m->arena, int, values + 1);
     m->home = SN_NEW_N(m->arena, int, values);
+    m->becomes = SN_NEW_N(m->arena, int, values);
     for (int a = 0; a < PLAN_AXES; a++) {
         m->label[a] = SN_NEW_N(m->arena, int8_t, nodes);
         m->form[a] = SN_NEW_N(m->arena, int8_t, values);

@@ -71,6 +71,10 @@ void emit_persistent(emitter *e)
     e->p->scalars = flat(e, SN_SLOT_SCALARS, "scalars", SN_F32, 2);
     if (!e->m->forward_only)
         e->p->hyper = flat(e, SN_SLOT_HYPER, "hyper", SN_F32, 8);
+    for (int v = 0; v < e->m->g->values; v++)
+        if (e->m->g->value[v].kind == SN_VALUE_STATE && e->m->home[v] == e->s)
+            e->param_slot[v] =
+                emit_slot(e, SN_SLOT_STATE, e->m->name[v], SN_F32, e->m->g->value[v].shape, v);
     if (elements > 0) {
         e->params = flat(e, SN_SLOT_PARAM, "params", e->m->precision, elements);
         if (!e->m->forward_only) {
@@ -284,12 +288,31 @@ void emit_block(const emitter *e, int v, int64_t begin[SN_RANK_MAX], int64_t ext
     }
 }
 
+/* The graph's own states: the same on all cards of the stage. */
+static void graph_states(emitter *e)
+{
+    const sn_graph *g = e->m->g;
+    for (int v = 0; v < g->values; v++) {
+        if (g->value[v].kind != SN_VALUE_STATE || e->param_slot[v] < 0)
+            continue;
+        sn_state *st = &e->p->state[e->p->states++];
+        *st = (sn_state){.value = v,
+                         .kind = SN_SLOT_STATE,
+                         .slot = e->param_slot[v],
+                         .flat_count = sn_shape_count(g->value[v].shape),
+                         .owner = !e->t && !e->d};
+        for (int d = 0; d < g->value[v].shape.rank; d++)
+            st->extent[d] = g->value[v].shape.dim[d];
+    }
+}
+
 void emit_states(emitter *e)
 {
     const int slot[] = {e->master, e->moment1, e->moment2, e->seen};
     const sn_slot_kind kind[] = {SN_SLOT_MASTER, SN_SLOT_MOMENT1, SN_SLOT_MOMENT2, SN_SLOT_SEEN};
     sn_program *p = e->p;
-    p->state = SN_NEW_N(e->arena, sn_state, (int) SN_COUNT(slot) * e->layout->params + 1);
+    p->state = SN_NEW_N(e->arena, sn_state,
+                        (int) SN_COUNT(slot) * e->layout->params + e->m->g->values + 1);
     for (int i = 0; i < e->layout->params; i++) {
         const plan_param *param = &e->layout->param[i];
         const plan_bucket *b = &e->layout->bucket[param->bucket];
@@ -311,4 +334,5 @@ void emit_states(emitter *e)
             emit_block(e, param->value, st->begin, st->extent);
         }
     }
+    graph_states(e);
 }

@@ -138,7 +138,9 @@ typedef enum sn_slot_kind {
     SN_SLOT_MOMENT2, /* F32 optimizer state of my shard */
     SN_SLOT_SEEN,    /* F32, BF16 precision with encoded gathering: what all cards of the data group
                         have seen of the masters; in F32 precision the parameters are that */
-    SN_SLOT_HYPER,   /* [8] F32, filled by the caller, see SN_OP_ADAMW */
+    SN_SLOT_STATE, /* F32, a state of the graph, whole on each card of its stage: the program writes
+                        its next content over it once a micro-batch */
+    SN_SLOT_HYPER, /* [8] F32, filled by the caller, see SN_OP_ADAMW */
     SN_SLOT_SCALARS, /* [2] F32: loss (mean over the step's tokens) and Σ grad², whole job, valid
                         after the step on every rank */
     SN_SLOT_RESULT,  /* forward_only: the graph's "logits" where this card has them, else none */
@@ -227,8 +229,8 @@ typedef struct sn_wire { /* one vector that is reduced or gathered encoded, once
 
 typedef struct sn_state { /* one piece of persistent training state on this card: what checkpoints
                              carry */
-    int value;            /* the parameter */
-    sn_slot_kind kind;    /* MASTER, MOMENT1, MOMENT2, SEEN */
+    int value;            /* the parameter, or the state */
+    sn_slot_kind kind;    /* MASTER, MOMENT1, MOMENT2, SEEN; STATE */
     int slot;             /* where: elements [slot_at, slot_at + flat_count) of this slot */
     int64_t slot_at;
     int64_t begin[SN_RANK_MAX],

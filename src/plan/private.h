@@ -78,7 +78,8 @@ typedef struct plan_model {
     const char **name;   /* [values] */
     int *adds_to;        /* [values] the parameter whose gradient it is a summand of, -1 none */
     int *summand_at, *summand; /* of parameter v: summand[summand_at[v] … summand_at[v + 1]) */
-    int *home;  /* [values] stage of the producer, of a parameter: its stage; inputs -1 */
+    int *becomes;              /* [values] the state whose next content it is, -1 none */
+    int *home;  /* [values] stage of the producer, of a parameter or state: its stage; inputs -1 */
     int logits; /* value, -1 none */
     int8_t *label[PLAN_AXES]; /* [nodes] index into the rule's labels, -1 none */
     int8_t *form[PLAN_AXES];  /* [values] as produced; parameters as stored */

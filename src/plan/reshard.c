@@ -158,7 +158,7 @@ static int convert(emitter *e, int value, int micro, int axis, int8_t want, int8
     return slot;
 }
 
-/* Values that are there without having been computed: inputs and parameters. */
+/* Values that are there without having been computed: inputs, parameters, states. */
 static void provide(emitter *e, int value, int micro)
 {
     const sn_value *v = &e->m->g->value[value];

@@ -38,6 +38,12 @@ static void last_uses(const sn_graph *g, int *ret_first, int *ret_last)
             if (ret_first[v] < 0)
                 ret_first[v] = n;
         }
+    for (int v = 0; v < g->values; v++) /* a state is written where it is read */
+        if (g->value[v].next >= 0) {
+            int n = g->value[g->value[v].next].producer;
+            ret_last[v] = SN_MAX(ret_last[v], n);
+            ret_first[v] = ret_first[v] < 0 ? n : SN_MIN(ret_first[v], n);
+        }
 }
 
 /* Returns a parameter that closes some cut, -1 when none does. */
@@ -60,7 +66,7 @@ static int prepare(cutter *c, const sn_graph *g, double split, const plan_price 
         const sn_value *value = &g->value[v];
         double size = (double) sn_shape_count(value->shape) * (double) sn_dtype_bytes(value->dtype);
         for (int i = first[v] + 1; first[v] >= 0 && i <= last[v]; i++) {
-            if (value->kind == SN_VALUE_PARAM) {
+            if (value->kind == SN_VALUE_PARAM || value->kind == SN_VALUE_STATE) {
                 c->closed[i] = true;
                 tied = v;
             } else if (value->kind == SN_VALUE_RESULT) {
@@ -118,7 +124,7 @@ sn_status plan_stages_mark(sn_graph *g, int stages, double split, const plan_pri
     solve(&c, stages, best);
     if (!isfinite(best[stages * (g->nodes + 1) + g->nodes].worst))
         return sn_fail(SN_EFIT,
-                       "parameter %s is used in more than one place and pipeline %d would put the "
+                       "%s is used in more than one place and pipeline %d would put the "
                        "places in different stages: choose a smaller pipeline",
                        g->value[tied].name, stages);
     for (int k = stages, i = g->nodes; k > 0; k--) {

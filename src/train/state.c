@@ -45,7 +45,8 @@ void train_state_init(const sn_plan *plan, const sn_program *program, sn_exec *e
         const sn_value *v = &plan->graph->value[s->value];
         float *to = place(s, exec);
         memset(to, 0, (size_t) s->flat_count * sizeof(*to));
-        bool weight = s->kind == SN_SLOT_MASTER || s->kind == SN_SLOT_SEEN;
+        bool weight =
+            s->kind == SN_SLOT_MASTER || s->kind == SN_SLOT_SEEN || s->kind == SN_SLOT_STATE;
         if (!weight || v->init == SN_INIT_ZERO)
             continue;
         if (v->init == SN_INIT_NORMAL)

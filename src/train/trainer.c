@@ -262,12 +262,18 @@ sn_status sn_trainer_loss(sn_trainer *t, double *ret_loss)
 
 /* ---- parameters ---- */
 
+/* Is it what goes by the value's name: a master, or a state of the graph itself? */
+static bool named(const sn_state *s)
+{
+    return s->kind == SN_SLOT_MASTER || s->kind == SN_SLOT_STATE;
+}
+
 static float *master(const side *s, const char *name, int64_t *ret_count)
 {
     for (int i = 0; i < s->program->states; i++) {
         const sn_state *state = &s->program->state[i];
         const sn_value *v = &s->plan->graph->value[state->value];
-        if (state->kind == SN_SLOT_MASTER && !strcmp(v->name, name)) {
+        if (named(state) && !strcmp(v->name, name)) {
             *ret_count = state->flat_count;
             return (float *) sn_exec_slot(s->exec, state->slot) + state->slot_at;
         }
@@ -333,7 +339,7 @@ static sn_status follow(sn_trainer *t)
         const sn_state *state = &p->program->state[i];
         int64_t count;
         const float *from = master(&t->learner, p->plan->graph->value[state->value].name, &count);
-        if (state->kind != SN_SLOT_MASTER || !from || count != state->flat_count)
+        if (!named(state) || !from || count != state->flat_count)
             continue;
         memcpy((float *) sn_exec_slot(p->exec, state->slot) + state->slot_at, from,
                (size_t) count * sizeof *from);

@@ -445,7 +445,7 @@ static void tied_weights_stay_together(void **state)
     sn_topo *t = machine(1, 8);
     sn_plan_opts o = gpt_opts(t, &tiny, 1, 5, 1); /* only behind the head it could be cut, thrice */
     o.build = build_tied;
-    refuse(o, SN_EFIT, "parameter wte is used in more than one place");
+    refuse(o, SN_EFIT, "wte is used in more than one place");
     o.tensor = 2;
     o.pipeline = 1;
     o.data = 2;

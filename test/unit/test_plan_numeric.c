@@ -170,7 +170,7 @@ static void load(const interp *w)
             const sn_value *v = &w->plan->graph->value[st->value];
             float *slot = interp_slot(w, r, st->slot);
             for (int64_t f = 0; f < st->flat_count; f++)
-                slot[st->slot_at + f] = st->kind == SN_SLOT_MASTER
+                slot[st->slot_at + f] = st->kind == SN_SLOT_MASTER || st->kind == SN_SLOT_STATE
                                             ? initial(v, place(st, v->shape, st->flat_begin + f))
                                             : 0;
         }
@@ -235,7 +235,7 @@ static double checksum(const interp *w)
             const sn_state *st = &w->rank[r].p->state[i];
             const sn_value *v = &w->plan->graph->value[st->value];
             const float *slot = interp_slot(w, r, st->slot);
-            if (!st->owner || st->kind != SN_SLOT_MASTER)
+            if (!st->owner || (st->kind != SN_SLOT_MASTER && st->kind != SN_SLOT_STATE))
                 continue;
             for (int64_t f = 0; f < st->flat_count; f++) {
                 int64_t at = place(st, v->shape, st->flat_begin + f);
@@ -501,13 +501,96 @@ static void bf16(void **state)
     sn_topo_free(t);
 }
 
+/* Batch norms with running statistics, [B, D]. */
+static sn_status build_normed(void *ctx, sn_arena *arena, int64_t micro, double tokens,
+                              sn_graph **ret)
+{
+    sn_graph *g = sn_graph_create(arena, "normed");
+    sn_batch_norm bn = {.momentum = 0.3, .relu = true};
+    int ids = sn_graph_input(g, "ids", SN_I32, SN_SHAPE(micro), 0), x;
+    int targets = sn_graph_input(g, "targets", SN_I32, SN_SHAPE(micro), 0);
+    int table = sn_graph_param(g, "table", SN_SHAPE(12, 8), SN_INIT_NORMAL, 0.5, true);
+    SN_TRY(sn_graph_add(g, SN_OP_EMBEDDING, "embed", NULL, (int[]){table, ids}, 2, &x));
+    x = sn_graph_linear(g, "one", x, SN_SHAPE(16), 1, 0.3, false);
+    x = sn_graph_batch_norm(g, "bn1", x, -1, &bn);
+    int skip = x = sn_graph_linear(g, "two", x, SN_SHAPE(16), 1, 0.3, true);
+    x = sn_graph_batch_norm(g, "bn2", x, skip, &bn);
+    x = sn_graph_linear(g, "logits", x, SN_SHAPE(12), 1, 0.3, true);
+    SN_TRY(sn_graph_done(g, sn_graph_cross_entropy(g, x, targets, 1 / tokens)));
+    *ret = g;
+    return SN_OK;
+}
+
+/* Statistics are those of a micro-batch, so each split is held against one card with as many. */
+static void states_of_the_graph(void **state)
+{
+    for (int slow = 0; slow < 2; slow++)
+        for (int accumulation = 1; accumulation <= 4; accumulation *= 2) {
+            sn_topo *t = machine_of(2, 4, slow ? 1e-4 : 1);
+            sn_plan_opts base = {.topo = t,
+                                 .batch = 16,
+                                 .accumulation = accumulation,
+                                 .tensor = 1,
+                                 .pipeline = 1,
+                                 .data = 1,
+                                 .tokens_per_sample = 1,
+                                 .precision = SN_F32,
+                                 .bucket_bytes = 1000,
+                                 .build = build_normed};
+            result one = train(&base, 12);
+            for (int split = 1; split < 8; split++)
+                try_split(&base, "normed", 12, &one, 1 + (split & 1), 1 + (split >> 1 & 1),
+                          1 + (split >> 2), accumulation, 1e-5);
+            try_split(&base, "normed", 12, &one, 4, 1, 2, accumulation, 1e-5);
+            base.precision = SN_BF16;
+            try_split(&base, "normed", 12, &one, 1, 2, 2, accumulation, 5e-2);
+            sn_topo_free(t);
+        }
+}
+
+/* Statistics that an op wants exact, and states, are F32 in BF16 programs too. */
+static void exact_results(void **state)
+{
+    sn_topo *t = machine(1, 2);
+    sn_plan_opts o = {.topo = t,
+                      .tensor = 1,
+                      .pipeline = 1,
+                      .data = 2,
+                      .batch = 4,
+                      .accumulation = 1,
+                      .tokens_per_sample = 1,
+                      .precision = SN_BF16,
+                      .build = build_normed};
+    sn_plan *plan;
+    sn_program *p;
+    assert_ok(sn_plan_make(&o, &plan));
+    assert_ok(sn_plan_program(plan, 0, &p));
+    int exact = 0;
+    for (int i = 0; i < p->instrs; i++) {
+        const sn_instr *in = &p->instr[i];
+        for (int k = 0; in->node >= 0 && in->kind == SN_INSTR_KERNEL && k < in->outs; k++)
+            if (sn_op_row_of(in->op)->exact >> k & 1 && in->out[k] >= 0) {
+                assert_int_equal(p->slot[in->out[k]].dtype, SN_F32);
+                exact++;
+            }
+    }
+    for (int i = 0; i < p->slots; i++)
+        if (p->slot[i].kind == SN_SLOT_STATE)
+            assert_int_equal(p->slot[i].dtype, SN_F32);
+    assert_true(exact >= 10);
+    sn_program_free(p);
+    sn_plan_free(plan);
+    sn_topo_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(gpt_splits),    cmocka_unit_test(gpt_splits_slow_cards),
-        cmocka_unit_test(odd_sizes),     cmocka_unit_test(other_model),
-        cmocka_unit_test(random_models), cmocka_unit_test(forward_only),
-        cmocka_unit_test(many_buckets),  cmocka_unit_test(bf16),
+        cmocka_unit_test(gpt_splits),          cmocka_unit_test(gpt_splits_slow_cards),
+        cmocka_unit_test(odd_sizes),           cmocka_unit_test(other_model),
+        cmocka_unit_test(random_models),       cmocka_unit_test(forward_only),
+        cmocka_unit_test(many_buckets),        cmocka_unit_test(bf16),
+        cmocka_unit_test(states_of_the_graph), cmocka_unit_test(exact_results),
     };
     return sn_test_run(tests);
 }

@@ -282,12 +282,67 @@ static void test_refused(void **state)
     sn_trainer_close(NULL);
 }
 
+/* ---- states of the graph ---- */
+
+static sn_status build_normed(void *ctx, sn_arena *arena, int64_t samples, double per_step,
+                              sn_graph **ret)
+{
+    sn_graph *g = sn_graph_create(arena, "normed");
+    int in = sn_graph_input(g, "x", SN_F32, SN_SHAPE(samples, INPUTS), 0);
+    int to = sn_graph_input(g, "labels", SN_I32, SN_SHAPE(samples), 0);
+    int y = sn_graph_batch_norm(g, "bn", in, -1, &(sn_batch_norm){.momentum = 0.5});
+    y = sn_graph_linear(g, "logits", y, SN_SHAPE(CLASSES), 1, 0.5, true);
+    *ret = g;
+    return sn_graph_done(g, sn_graph_cross_entropy(g, y, to, 1 / per_step));
+}
+
+/* Two micro-batches of one step: the mean moves half of the way to theirs, twice. Looking at the
+ * loss moves nothing; a checkpoint brings it back. */
+static void running_statistics(void **state)
+{
+    float mean[INPUTS], again[INPUTS];
+    char dir[] = "/tmp/sn-trainer-XXXXXX", command[64];
+    sn_trainer_opts o = options();
+    sn_trainer *t, *u;
+    double loss;
+    o.build = build_normed;
+    o.accumulation = 2;
+    assert_ok(sn_trainer_open(&o, &t));
+    draw(3);
+    give(t);
+    assert_ok(sn_trainer_step(t, 1e-3, NULL, NULL));
+    assert_ok(sn_trainer_get(t, "bn.mean", mean, INPUTS));
+    for (int c = 0; c < INPUTS; c++) {
+        double want = 0;
+        for (int half = 0; half < 2; half++) {
+            double sum = 0;
+            for (int i = 0; i < BATCH / 2; i++)
+                sum += (double) x[(half * BATCH / 2 + i) * INPUTS + c] / (BATCH / 2);
+            want = (want + sum) / 2;
+        }
+        assert_true(fabs(want - (double) mean[c]) < 1e-5);
+    }
+    assert_ok(sn_trainer_loss(t, &loss));
+    assert_ok(sn_trainer_get(t, "bn.mean", again, INPUTS));
+    assert_memory_equal(mean, again, sizeof mean);
+    assert_non_null(mkdtemp(dir));
+    assert_ok(sn_trainer_save(t, dir));
+    assert_ok(sn_trainer_open(&o, &u));
+    assert_ok(sn_trainer_load(u, dir));
+    assert_ok(sn_trainer_get(u, "bn.mean", again, INPUTS));
+    assert_memory_equal(mean, again, sizeof mean);
+    sn_trainer_close(u);
+    sn_trainer_close(t);
+    snprintf(command, sizeof command, "rm -r %s", dir);
+    assert_int_equal(system(command), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_steps),         cmocka_unit_test(test_predict),
         cmocka_unit_test(test_save_and_load), cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_refused),       cmocka_unit_test(running_statistics),
     };
     return sn_test_run(tests);
 }
