@@ -512,6 +512,37 @@ static void checker_catches(void **state)
     sn_topo_free(t);
 }
 
+static sn_status build_named(void *ctx, sn_arena *arena, int64_t micro, double tokens,
+                             sn_graph **ret)
+{
+    return sn_model_build(arena, ctx, micro, tokens, ret);
+}
+
+/* A model of the table whose batch norms keep running statistics. */
+static void states_of_a_named_model(void **state)
+{
+    sn_topo *t = machine(1, 8);
+    sn_model model;
+    assert_ok(sn_model_find("cnn-tiny", &model));
+    for (int split = 0; split < 4; split++)
+        for (int forward = 0; forward < 2; forward++) {
+            sn_plan_opts o = gpt_opts(t, &tiny, 1, 1 + (split & 1), 1 + (split >> 1));
+            o.tokens_per_sample = 1;
+            o.build = build_named;
+            o.ctx = &model;
+            o.forward_only = forward;
+            o.precision = split & 1 ? SN_BF16 : SN_F32;
+            world w = make(&o);
+            int states = 0;
+            sn_program_check(w.plan, w.p);
+            for (int i = 0; i < w.p[0]->states; i++)
+                states += w.p[0]->state[i].kind == SN_SLOT_STATE;
+            assert_true(states > 0);
+            drop(&w);
+        }
+    sn_topo_free(t);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -530,6 +561,7 @@ int main(void)
         cmocka_unit_test(search_obeys_memory),
         cmocka_unit_test(sentences),
         cmocka_unit_test(tied_weights_stay_together),
+        cmocka_unit_test(states_of_a_named_model),
         cmocka_unit_test(checker_catches),
     };
     return sn_test_run(tests);
