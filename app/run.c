@@ -274,6 +274,8 @@ void sn_collect(sn_collector *c, sn_page *const *pages, int world)
 {
     sn_step_metrics row;
     skip_lost(c, pages, world);
+    if (c->metrics && c->failed >= 0)
+        c->failed = sn_metrics_catch_up(c->metrics, pages[0]);
     while (gather(c, pages, world, &row)) {
         if (c->metrics && c->failed >= 0) {
             c->failed = sn_metrics_add(c->metrics, &row);

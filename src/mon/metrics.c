@@ -20,7 +20,8 @@ enum { FILE_MAX = 1 << 30 };
 
 struct sn_metrics {
     int fd;
-    off_t end; /* of the last whole line */
+    off_t end;    /* of the last whole line */
+    int64_t last; /* step of the last row, 0 none */
     char *path;
     sn_str line;
 };
@@ -45,6 +46,22 @@ static off_t whole_lines(int fd, off_t bytes)
     return 0;
 }
 
+static bool row_parse(const char *line, size_t n, sn_step_metrics *row);
+
+/* The step of the last of the file's whole lines, which end at `end`. */
+static int64_t last_step(int fd, off_t end)
+{
+    char block[4096];
+    off_t from = SN_MAX(0, end - (off_t) sizeof block);
+    ssize_t n = pread(fd, block, (size_t) (end - from), from);
+    sn_step_metrics row;
+    if (n <= 1)
+        return 0;
+    const char *before = memrchr(block, '\n', (size_t) n - 1);
+    const char *line = before ? before + 1 : block;
+    return row_parse(line, (size_t) (block + n - line), &row) ? row.step : 0;
+}
+
 sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | (append ? 0 : O_TRUNC), 0644);
@@ -64,7 +81,7 @@ sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret)
         return status;
     }
     sn_metrics *m = sn_alloc(sizeof *m);
-    *m = (sn_metrics){.fd = fd, .end = end, .path = sn_strdup(path)};
+    *m = (sn_metrics){.fd = fd, .end = end, .last = last_step(fd, end), .path = sn_strdup(path)};
     *ret = m;
     return SN_OK;
 }
@@ -105,11 +122,33 @@ sn_status sn_metrics_add(sn_metrics *m, const sn_step_metrics *row)
         status = sn_file_failed("write", m->path);
     else if ((status = sn_write_all(m->fd, m->line.data, m->line.len)) < 0)
         sn_fail_in(status, "%s", m->path);
-    if (status >= 0)
+    if (status >= 0) {
         m->end += (off_t) m->line.len;
-    else if (ftruncate(m->fd, m->end))
+        m->last = row->step;
+    } else if (ftruncate(m->fd, m->end))
         return sn_fail_in(status, "a torn line stays");
     return status;
+}
+
+sn_status sn_metrics_catch_up(sn_metrics *m, const sn_page *page)
+{
+    int64_t first = __atomic_load_n(&page->first_step, __ATOMIC_ACQUIRE);
+    for (int64_t step = SN_MAX(m->last, first - SN_PAGE_RING); step < first; step++) {
+        sn_page_step s;
+        if (!sn_page_step_read(page, step, &s))
+            continue;
+        sn_step_metrics row = {.step = step + 1,
+                               .tokens = s.tokens,
+                               .loss = s.loss,
+                               .grad_norm = s.grad_norm,
+                               .lr = s.lr,
+                               .val_loss = s.val_loss,
+                               .step_ns = s.step_ns,
+                               .flops = s.flops,
+                               .peak_flops = NAN};
+        SN_TRY(sn_metrics_add(m, &row));
+    }
+    return SN_OK;
 }
 
 void sn_metrics_close(sn_metrics *m)

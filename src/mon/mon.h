@@ -113,6 +113,8 @@ bool sn_page_op_read(const sn_page *page, char out[SN_PAGE_TEXT], sn_time *ret_s
 void sn_page_step_done(sn_page *page, int64_t step);
 /* False when the step is not (or no longer) in the ring. */
 bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret);
+/* Steps of before this worker was started, into the ring (before its first step is done). */
+void sn_page_past(sn_page *page, const sn_page_step *past, int steps);
 /* The sentence, then state FAILED. The first failure stays: later ones are its consequences. */
 void sn_page_fail(sn_page *page, sn_status status, const char *text);
 const char *sn_worker_state_name(sn_worker_state state);
@@ -141,6 +143,10 @@ typedef struct sn_metrics sn_metrics;
 sn_status sn_metrics_open(const char *path, bool append, sn_metrics **ret);
 /* writes the line; ENOSPC is a status */
 sn_status sn_metrics_add(sn_metrics *m, const sn_step_metrics *row);
+/* The rows up to the page's first step that the file lacks, as rank 0 measured them: whoever wrote
+ * the file may have died between a step and its row, and the checkpoint of that step be complete.
+ * Nothing to do costs a comparison. */
+sn_status sn_metrics_catch_up(sn_metrics *m, const sn_page *page);
 void sn_metrics_close(sn_metrics *m);
 /* Read a file back; a torn last line is left out. Rows belong to the arena. When a resumed run
  * repeats a step the later row wins. */

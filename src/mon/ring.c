@@ -25,6 +25,13 @@ void sn_page_step_done(sn_page *page, int64_t step)
     __atomic_store_n(&page->step, step + 1, __ATOMIC_RELEASE);
 }
 
+void sn_page_past(sn_page *page, const sn_page_step *past, int steps)
+{
+    for (int i = 0; i < steps; i++)
+        if (past[i].step >= 0)
+            page->ring[past[i].step % SN_PAGE_RING] = past[i];
+}
+
 bool sn_page_step_read(const sn_page *page, int64_t step, sn_page_step *ret)
 {
     if (step < 0)

@@ -37,7 +37,8 @@ static void model_numbers(const sn_gpt *g, number ret[MODEL_NUMBERS])
     memcpy(ret, all, sizeof(all));
 }
 
-void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, sn_str *out)
+void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, const sn_page *page,
+                      sn_str *out)
 {
     number model[MODEL_NUMBERS];
     char codec[96];
@@ -49,10 +50,24 @@ void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, sn_
                   "}, \"step\": %" PRId64 ", \"tokens\": %" PRId64 ", \"skipped\": %" PRId64
                   ", \"data\": \"%016" PRIx64 "\", \"seed\": \"%" PRIu64 "\", \"steps\": %" PRId64
                   ", \"batch_size\": %" PRId64 ", \"lr\": %.17g, \"precision\": \"%s\", "
-                  "\"compression\": \"%s\", \"hosts\": %d}",
+                  "\"compression\": \"%s\", \"hosts\": %d",
                   m->step, m->tokens, m->skipped, data, job->seed, job->steps, job->batch,
                   job->optimizer.lr, sn_dtype_name(job->precision),
                   train_compression_text(job, codec), job->hosts);
+    if (page) {
+        sn_str_add(out, ", \"past\": ");
+        train_past_write(page, m->step, out);
+    }
+    sn_str_add(out, "}");
+}
+
+void train_meta_past(const char *json, int64_t step, sn_page *page)
+{
+    json_error_t error;
+    json_t *root = json_loads(json ? json : "", 0, &error);
+    sn_page_step past[SN_PAGE_RING];
+    sn_page_past(page, past, train_past_read(json_object_get(root, "past"), step, past));
+    json_decref(root);
 }
 
 static sn_status compare_model(const json_t *root, const sn_job *job)

@@ -11,6 +11,8 @@
 #ifndef SN_TRAIN_PARTS_H
 #define SN_TRAIN_PARTS_H
 
+#include <jansson.h>
+
 #include "ckpt/ckpt.h"
 #include "compress/compress.h"
 #include "train/train.h"
@@ -107,13 +109,22 @@ sn_status train_state_from_hf(const sn_job *job, const sn_plan *plan, const sn_p
 typedef struct train_meta {
     int64_t step, tokens, skipped;
 } train_meta;
-void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, sn_str *out);
+/* page: whose last steps the description keeps, NULL none */
+void train_meta_write(const sn_job *job, uint64_t data, const train_meta *m, const sn_page *page,
+                      sn_str *out);
+/* The last steps before the checkpoint into the page's ring. */
+void train_meta_past(const char *json, int64_t step, sn_page *page);
 /* The codec that the checkpoint's run used, "" when that was another number of hosts. */
 void train_meta_codec(const char *json, int hosts, char out[64]);
 /* SN_EMISMATCH names the numbers of the model that differ. *ret_notes: what else differs from this
  * job, in words. */
 sn_status train_meta_read(const char *json, const sn_job *job, uint64_t data, train_meta *ret,
                           sn_str *ret_notes);
+
+/* ---- past.c: the last steps before a checkpoint ---- */
+void train_past_write(const sn_page *page, int64_t step, sn_str *out);
+/* how many of them are in `rows` (hostile JSON or NULL is fine) */
+int train_past_read(const json_t *rows, int64_t step, sn_page_step ret[SN_PAGE_RING]);
 
 /* ---- the worker ---- */
 typedef struct train_worker {

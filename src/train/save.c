@@ -84,7 +84,7 @@ static sn_status publish(train_worker *w, const verdict *v, const char *texts, s
     for (int r = 0; r < w->world; r++)
         part[r] = texts + (size_t) r * stride;
     sn_str meta = {0};
-    train_meta_write(w->job, sn_tokens_fingerprint(w->tokens), &w->at, &meta);
+    train_meta_write(w->job, sn_tokens_fingerprint(w->tokens), &w->at, w->page, &meta);
     sn_status status = sn_ckpt_publish(w->ckpt_dir, w->at.step, part, w->world, sn_str_get(&meta),
                                        w->job->checkpoint.keep);
     sn_str_done(&meta);
@@ -167,6 +167,8 @@ static sn_status load_from(train_worker *w, const sn_ckpt *c)
     sn_str notes = {0};
     sn_status status =
         train_meta_read(sn_ckpt_meta(c), w->job, sn_tokens_fingerprint(w->tokens), &w->at, &notes);
+    if (status >= 0 && w->rank == 0)
+        train_meta_past(sn_ckpt_meta(c), w->at.step, w->page);
     if (status >= 0)
         status = train_state_load(w->program, c, w->load, w->loads);
     int sources = 0;

@@ -101,7 +101,7 @@ static uint64_t hash_plan(const train_worker *w)
 static uint64_t hash_numbers(const sn_job *job)
 {
     sn_str s = {0};
-    train_meta_write(job, 0, &(train_meta){0}, &s);
+    train_meta_write(job, 0, &(train_meta){0}, NULL, &s);
     sn_str_printf(&s, "%lld %lld %lld %g %g %g %g %g %g %lld %lld %g %lld %g",
                   (long long) job->accumulation, (long long) job->checkpoint.every,
                   (long long) job->optimizer.warmup, job->optimizer.lr_min, job->optimizer.beta1,
@@ -365,6 +365,8 @@ static sn_status open_metrics(train_worker *w)
     sn_str_printf(&path, "%s/metrics.jsonl", w->opts->run_dir);
     sn_status status = sn_metrics_open(sn_str_get(&path), w->at.step > 0, &w->metrics);
     sn_str_done(&path);
+    if (status >= 0 && sn_metrics_catch_up(w->metrics, w->page) < 0)
+        train_warn(w, "the steps before this one are not in the metrics");
     return status;
 }
 

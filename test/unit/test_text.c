@@ -168,6 +168,33 @@ static void test_lr(void **state)
     assert_true(sn_job_lr(&job, 0) == 1);
 }
 
+/* The last steps before a checkpoint come back; those of other steps and NaN do not trouble. */
+static void test_past(void **state)
+{
+    static sn_page page, back;
+    for (int64_t step = 0; step < 100; step++) {
+        page.loss = step == 98 ? NAN : 2 + 0.1 * (double) step;
+        page.tokens = 1000 + step;
+        page.val_loss = 1.5;
+        page.val_step = 100;
+        sn_page_step_done(&page, step);
+    }
+    sn_job job = {.gpt = {2, 32, 4, 16, 256, 0}};
+    sn_str text = {0};
+    train_meta_write(&job, 42, &(train_meta){.step = 100}, &page, &text);
+    train_meta_past(sn_str_get(&text), 100, &back);
+    sn_page_step s;
+    assert_true(sn_page_step_read(&back, 99, &s) && s.loss == 2 + 0.1 * 99 && s.val_loss == 1.5);
+    assert_true(sn_page_step_read(&back, 98, &s) && isnan(s.loss) && s.tokens == 1098);
+    assert_true(sn_page_step_read(&back, 36, &s) && isnan(s.val_loss));
+    assert_false(sn_page_step_read(&back, 35, &s));
+    memset(&back, 0, sizeof(back));
+    train_meta_past("{\"past\": [[-3], 7, [\"x\"], [1e300, 2], [120, 1]]}", 100, &back);
+    train_meta_past("no JSON", 100, &back);
+    assert_false(sn_page_step_read(&back, 120, &s));
+    sn_str_done(&text);
+}
+
 static void test_meta(void **state)
 {
     sn_job job = {.gpt = {2, 32, 4, 16, 256, 0},
@@ -177,7 +204,7 @@ static void test_meta(void **state)
                   .optimizer = {.lr = 3e-3}};
     train_meta was = {.step = 7, .tokens = 1000, .skipped = 1}, got = {0};
     sn_str text = {0}, notes = {0};
-    train_meta_write(&job, 42, &was, &text);
+    train_meta_write(&job, 42, &was, NULL, &text);
     assert_ok(train_meta_read(sn_str_get(&text), &job, 42, &got, &notes));
     assert_memory_equal(&was, &got, sizeof(was));
     assert_string_equal(sn_str_get(&notes), "");
@@ -201,7 +228,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open), cmocka_unit_test(test_refuse), cmocka_unit_test(test_ngram),
-        cmocka_unit_test(test_lr),   cmocka_unit_test(test_meta),
+        cmocka_unit_test(test_lr),   cmocka_unit_test(test_past),
+        cmocka_unit_test(test_meta),
     };
     return sn_test_run(tests);
 }
