@@ -91,7 +91,7 @@
       "of gradients between hosts: none, auto, ternary, int4, topk:0.01+int8, powersgd:4, …") \
     X("compression.parameters", "compression-parameters", "CODEC", KEY_CODEC, \
       compression.parameters, 0, 0, NULL, \
-      "of the parameters' changes; auto: what suits the codec of the gradients") \
+      "of the parameters' changes; auto: kept, each host updates them all, where that fits") \
     X("compression.warmup", "compression-warmup", "N", KEY_INT, compression.warmup, 0, 1e9, NULL, \
       "steps uncompressed before") \
     X("compression.momentum", "compression-momentum", "X", KEY_FLOAT, compression.momentum, \

@@ -7,7 +7,9 @@
  *                    lane: all_to_all of codes ▸ decode, add to mine in host order
  *   all_gather       encode what of my block the others have not seen ▸ lane: all_gather of codes ▸
  *                    host: all_gather of codes ▸ everybody decodes and adds to `seen`
- *   all_reduce       the two after each other, each with its own error feedback
+ *   all_reduce       the two after each other, each with its own error feedback; between two hosts
+ *                    lane: all_gather of the codes of everything ▸ host: all_gather of codes ▸
+ *                    everybody decodes and adds up
  *   PowerSGD         host: all_reduce ▸ lane: all_reduce of P, then of Q ▸ host: broadcast of both
  *
  * A *relay* is a member that talks to other hosts. Where all hosts have equally many members each
@@ -16,7 +18,8 @@
  *
  * Invariants
  *  1. What one member decodes, all decode from the same bytes: results of all_gather and all_reduce
- *     are the same bits on all members. A sum is the owner's part, then the others' in host order.
+ *     are the same bits on all members. A sum is the owner's part, then the others' in
+ *     host order; of an exchange, all in host order.
  *  2. Nothing is lost, only late: what a code leaves out stays in a residual and goes with the
  *     next call; for all_gather it is the difference between a block and what was seen of it.
  *  3. Calls of a group must come in the same order on all members. Several vectors may be under

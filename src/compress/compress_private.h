@@ -60,7 +60,7 @@ typedef struct compress_half {
     sn_status (*after)(sn_compress *z, int stage);
 } compress_half;
 
-extern const compress_half compress_reduce, compress_gather, compress_lowrank;
+extern const compress_half compress_reduce, compress_gather, compress_exchange, compress_lowrank;
 
 /* What is encoded by itself: the part of a segment that lies in one member's block. */
 typedef struct compress_piece {
@@ -76,8 +76,9 @@ typedef struct compress_sizes { /* all in elements or bytes as named; pure */
     bool pack;                  /* the vector is copied into the grid first */
     uint64_t code;              /* bytes of a block's code, the longest; a multiple of 64 */
     uint64_t reduce_code;       /* of a span */
-    uint64_t reduce_bytes, gather_bytes; /* all codes of a half, sent and received */
-    uint64_t grid_bytes, sum_bytes;      /* of f32 buffers that peers on the host read */
+    uint64_t reduce_bytes, gather_bytes, /* all codes of a half, sent and received */
+        exchange_bytes;
+    uint64_t grid_bytes, sum_bytes; /* of f32 buffers that peers on the host read */
     uint64_t factor_bytes;
 } compress_sizes;
 
@@ -124,10 +125,11 @@ struct sn_compress {
     float *sum;                  /* [span] of hosts with unequal members; all_reduce: my block */
     uint8_t *sent, *got;         /* [hosts] codes of the reduction */
     uint8_t *code, *row, *codes; /* of the gathering: mine; of my lane or host; of all members */
-    float *residual, *velocity;  /* [hosts][span], NULL: none */
-    float *back;                 /* [block] all_reduce's second half */
-    float *change, *left;        /* [block] scratch of the gathering */
-    float *zeros;                /* [block] */
+    uint8_t *mine, *lane, *everyone; /* of the exchange: [hosts], [hosts][hosts], [most] of these */
+    float *residual, *velocity;      /* [hosts][span], NULL: none */
+    float *back;                     /* [block] all_reduce's second half */
+    float *change, *left;            /* [block] scratch of the gathering */
+    float *zeros;                    /* [block] */
 
     float *factor; /* PowerSGD */
     int parts;
@@ -160,6 +162,14 @@ sn_status compress_decode(const sn_compress *z, int member, const uint8_t *code,
                           float *to);
 /* Elements of the vector that lie in member i's block: all_reduce may leave the last ones short. */
 int64_t compress_length(const sn_compress *z, int i);
+
+/* ---- dense.c */
+float *compress_part_of(const sn_compress *z, int h); /* what my relay has of host h's blocks */
+void compress_divide(const sn_compress *z, float *x, int64_t n); /* AVG's share of a sum */
+
+/* ---- exchange.c */
+/* Is an all_reduce one exchange of codes? Else it is a reduce_scatter and an all_gather. */
+bool compress_exchanges(const compress_map *m, const sn_compress_opts *o);
 
 /* ---- lowrank.c */
 int64_t lowrank_plain(const sn_compress_opts *o); /* elements between the matrices */

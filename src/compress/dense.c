@@ -25,7 +25,7 @@ static float *grid_of(const sn_compress *z)
 }
 
 /* What my relay has of host h's blocks. */
-static float *part_of(const sn_compress *z, int h)
+float *compress_part_of(const sn_compress *z, int h)
 {
     const compress_map *m = &z->g->map;
     int64_t at = m->uniform ? (int64_t) h * m->most + m->local[m->me] : (int64_t) h * m->most;
@@ -107,7 +107,7 @@ static void encode_host(sn_compress *z, int h)
         int64_t at = i * z->size.block;
         int member = member_of(z, h, i);
         if (member >= 0)
-            compress_encode(z, member, part_of(z, h) + at, owed ? owed + at : NULL,
+            compress_encode(z, member, compress_part_of(z, h) + at, owed ? owed + at : NULL,
                             velocity ? velocity + at : NULL, code + (uint64_t) i * z->size.code);
     }
 }
@@ -134,7 +134,7 @@ static void reduce_before(sn_compress *z, int stage)
 static sn_status add_up(sn_compress *z, float *to)
 {
     const compress_map *m = &z->g->map;
-    const float *mine = part_of(z, m->host[m->me]);
+    const float *mine = compress_part_of(z, m->host[m->me]);
     sn_time began = sn_now();
     if (to != mine)
         memcpy(to, mine, (size_t) z->size.span * sizeof(float));
@@ -151,7 +151,7 @@ static sn_status add_up(sn_compress *z, float *to)
     return SN_OK;
 }
 
-static void divide(const sn_compress *z, float *x, int64_t n)
+void compress_divide(const sn_compress *z, float *x, int64_t n)
 {
     for (int64_t i = 0; z->run.red == SN_AVG && i < n; i++)
         x[i] /= (float) z->g->map.n;
@@ -168,7 +168,7 @@ static sn_status reduce_after(sn_compress *z, int stage)
     if (!m->uniform)
         memmove(out, z->sum + m->local[m->me] * z->size.block,
                 (size_t) z->size.block * sizeof(float));
-    divide(z, out, z->size.block);
+    compress_divide(z, out, z->size.block);
     z->g->stats.plain_bytes += (uint64_t) (m->hosts - 1) * (uint64_t) z->size.block * sizeof(float);
     return SN_OK;
 }

@@ -17,11 +17,20 @@ static uint64_t gather_bytes(const compress_map *m, uint64_t code)
     return code * (1 + row + (uint64_t) m->hosts * (uint64_t) m->most);
 }
 
+/* The same of the exchange: for each of them a block of every host. */
+static uint64_t exchange_bytes(const compress_map *m, uint64_t code)
+{
+    uint64_t hosts = (uint64_t) m->hosts;
+    return code * hosts * (1 + hosts + hosts * (uint64_t) m->most);
+}
+
 compress_sizes compress_sizes_of(const compress_map *m, const sn_compress_opts *o)
 {
     compress_sizes s = {.block = (o->count + m->n - 1) / m->n};
-    bool reduces = o->calls & (SN_COMPRESS_REDUCE_SCATTER | SN_COMPRESS_ALL_REDUCE);
-    bool gathers = o->calls & (SN_COMPRESS_ALL_GATHER | SN_COMPRESS_ALL_REDUCE);
+    bool exchanges = compress_exchanges(m, o);
+    unsigned halves = exchanges ? 0 : SN_COMPRESS_ALL_REDUCE;
+    bool reduces = o->calls & (SN_COMPRESS_REDUCE_SCATTER | halves);
+    bool gathers = o->calls & (SN_COMPRESS_ALL_GATHER | halves);
     if (m->hosts < 2 || o->codec.kind == SN_CODEC_NONE)
         return s;
     if (o->codec.kind == SN_CODEC_POWERSGD) {
@@ -35,9 +44,12 @@ compress_sizes compress_sizes_of(const compress_map *m, const sn_compress_opts *
     if (reduces) {
         s.reduce_code = s.code * (uint64_t) (m->uniform ? 1 : m->most);
         s.reduce_bytes = 2 * s.reduce_code * (uint64_t) m->hosts;
-        s.grid_bytes = s.pack ? floats(per_host * m->hosts) : 0;
-        s.sum_bytes = !m->uniform || (o->calls & SN_COMPRESS_ALL_REDUCE) ? floats(s.span) : 0;
+        s.sum_bytes = !m->uniform || (o->calls & halves) ? floats(s.span) : 0;
     }
+    if (reduces || exchanges)
+        s.grid_bytes = s.pack ? floats(per_host * m->hosts) : 0;
+    if (exchanges)
+        s.exchange_bytes = exchange_bytes(m, s.code);
     if (gathers)
         s.gather_bytes = gather_bytes(m, s.code);
     return s;
@@ -45,7 +57,8 @@ compress_sizes compress_sizes_of(const compress_map *m, const sn_compress_opts *
 
 static uint64_t total(const compress_sizes *s)
 {
-    return s->reduce_bytes + s->gather_bytes + s->grid_bytes + s->sum_bytes + s->factor_bytes;
+    return s->reduce_bytes + s->gather_bytes + s->exchange_bytes + s->grid_bytes + s->sum_bytes +
+           s->factor_bytes;
 }
 
 uint64_t sn_compress_arena_bytes(const int *host, int n, int me, const sn_compress_opts *opts)
@@ -54,5 +67,5 @@ uint64_t sn_compress_arena_bytes(const int *host, int n, int me, const sn_compre
     compress_map_make(&m, host, n, me);
     compress_sizes s = compress_sizes_of(&m, opts);
     compress_map_free(&m);
-    return total(&s) + 5 * LINE; /* five allocations */
+    return total(&s) + 6 * LINE; /* six allocations */
 }

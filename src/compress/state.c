@@ -76,12 +76,12 @@ int sn_compress_states(sn_compress *z, const sn_compress_state **ret)
 }
 
 /* The host that delivers what `source` owed for elements of piece s: the same where there is such a
- * host, but never the owner of a block, which sends itself nothing. */
+ * host, but never the owner of a block who sends itself nothing. */
 static int heir(const sn_compress *z, const sn_compress_state *s, int source)
 {
     const compress_map *m = &z->g->map;
     int h = source % m->hosts;
-    if (z->factor)
+    if (z->factor || z->size.exchange_bytes)
         return h;
     int owner = m->host[s->at / z->size.block];
     return h == owner ? (h + 1) % m->hosts : h;

@@ -94,19 +94,34 @@ static void open_pieces(sn_compress *z)
     compress_cut(&z->opts, z->size.block, n, z->first, z->piece);
 }
 
-static sn_status open_reduce(sn_compress *z)
+/* Of contributions to a sum, whichever way they go. */
+static sn_status open_feedback(sn_compress *z)
 {
     const compress_map *m = &z->g->map;
-    const compress_sizes *s = &z->size;
-    SN_TRY(take(z, s->grid_bytes, &z->grid));
-    SN_TRY(take(z, s->sum_bytes, &z->sum));
-    SN_TRY(take(z, s->reduce_bytes, &z->sent));
-    z->got = z->sent + s->reduce_bytes / 2;
+    int64_t elements = m->hosts * z->size.span;
     if (!compress_map_relay(m))
         return SN_OK;
     if (wants_feedback(z))
-        SN_TRY(keep(z, m->hosts * s->span, &z->residual));
-    return z->opts.momentum > 0 ? keep(z, m->hosts * s->span, &z->velocity) : SN_OK;
+        SN_TRY(keep(z, elements, &z->residual));
+    return z->opts.momentum > 0 ? keep(z, elements, &z->velocity) : SN_OK;
+}
+
+static sn_status open_reduce(sn_compress *z)
+{
+    const compress_sizes *s = &z->size;
+    SN_TRY(take(z, s->sum_bytes, &z->sum));
+    SN_TRY(take(z, s->reduce_bytes, &z->sent));
+    z->got = z->sent + s->reduce_bytes / 2;
+    return SN_OK;
+}
+
+static sn_status open_exchange(sn_compress *z)
+{
+    uint64_t hosts = (uint64_t) z->g->map.hosts, of_relay = z->size.code * hosts;
+    SN_TRY(take(z, z->size.exchange_bytes, &z->mine));
+    z->lane = z->mine + of_relay;
+    z->everyone = z->lane + of_relay * hosts;
+    return SN_OK;
 }
 
 static sn_status open_gather(sn_compress *z)
@@ -116,7 +131,8 @@ static sn_status open_gather(sn_compress *z)
     SN_TRY(take(z, z->size.gather_bytes, &z->code));
     z->row = z->code + z->size.code;
     z->codes = z->row + row;
-    if (z->opts.calls & SN_COMPRESS_ALL_REDUCE && wants_feedback(z))
+    bool twice = z->opts.calls & SN_COMPRESS_ALL_REDUCE && z->size.exchange_bytes == 0;
+    if (twice && wants_feedback(z))
         SN_TRY(keep(z, z->size.block, &z->back));
     return keep(z, z->size.block, &z->change);
 }
@@ -151,8 +167,13 @@ static bool encodes(const sn_compress *z)
 static sn_status open_blocks(sn_compress *z)
 {
     open_pieces(z);
+    SN_TRY(take(z, z->size.grid_bytes, &z->grid));
+    if (z->size.reduce_code || z->size.exchange_bytes)
+        SN_TRY(open_feedback(z));
     if (z->size.reduce_code)
         SN_TRY(open_reduce(z));
+    if (z->size.exchange_bytes)
+        SN_TRY(open_exchange(z));
     if (z->size.gather_bytes)
         SN_TRY(open_gather(z));
     SN_TRY(keep(z, z->size.block, &z->left));
@@ -306,6 +327,8 @@ sn_status sn_compress_all_reduce(sn_compress *z, float *data, sn_red red, int pr
         return post_direct(z, SN_ALL_REDUCE, data, data, z->opts.count);
     if (z->factor)
         compress_start(z, &compress_lowrank, NULL);
+    else if (z->size.exchange_bytes)
+        compress_start(z, &compress_exchange, NULL);
     else
         compress_start(z, &compress_reduce, &compress_gather);
     return SN_OK;

@@ -112,6 +112,7 @@ static void add_place(reader *r, int stage)
     int group = plan_mesh_group(r->plan, SN_AXIS_DATA, plan_mesh_rank(r->plan, 0, stage, 0));
     add(r, stage + 1 < r->m->stages); /* does it run ahead? */
     add(r, plan_encodes(r->plan, stage, SN_ALL_GATHER));
+    add(r, plan_encodes(r->plan, stage, SN_ALL_REDUCE));
     add(r, plan_encodes(r->plan, stage, SN_REDUCE_SCATTER));
     add(r, group < 0 ? 0 : (uint64_t) plan_hosts_of(&r->plan->group[group]));
     add(r, (uint64_t) (r->of->in_at[stage + 1] - r->of->in_at[stage]));

@@ -126,7 +126,7 @@ static void throttle(emitter *e, int group)
         wait_for(e, oldest);
 }
 
-static void start_coll(emitter *e, int group, sn_instr c)
+static int start_coll(emitter *e, int group, sn_instr c)
 {
     throttle(e, group);
     c.kind = SN_INSTR_COLL;
@@ -137,8 +137,7 @@ static void start_coll(emitter *e, int group, sn_instr c)
     c.ticket = new_ticket(e, group, -1);
     emit_instr(e, c);
     e->pending[c.out[0]] = c.ticket + 1;
-    if (c.in[0] == c.out[0]) /* other views of that memory would not know of it */
-        wait_for(e, c.ticket);
+    return c.ticket;
 }
 
 void emit_coll(emitter *e, sn_group_axis axis, sn_coll_op op, sn_red red, int in, int out,
@@ -146,10 +145,12 @@ void emit_coll(emitter *e, sn_group_axis axis, sn_coll_op op, sn_red red, int in
 {
     sn_instr c = {
         .in = {in}, .out = {out}, .coll = op, .red = red, .count = count, .priority = priority};
-    start_coll(e, plan_mesh_group(e->plan, axis, e->p->rank), c);
+    int ticket = start_coll(e, plan_mesh_group(e->plan, axis, e->p->rank), c);
+    if (in == out) /* other views of that memory would not know of it */
+        wait_for(e, ticket);
 }
 
-void emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t count, int priority)
+int emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t count, int priority)
 {
     sn_instr c = {.in = {in},
                   .out = {out},
@@ -158,7 +159,12 @@ void emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t co
                   .count = count,
                   .priority = priority,
                   .wire = emit_new_wire(e, op, index)};
-    start_coll(e, plan_mesh_group(e->plan, SN_AXIS_DATA, e->p->rank), c);
+    return start_coll(e, plan_mesh_group(e->plan, SN_AXIS_DATA, e->p->rank), c);
+}
+
+void emit_wait(emitter *e, int ticket)
+{
+    wait_for(e, ticket);
 }
 
 void emit_wait_all(emitter *e)
@@ -404,6 +410,7 @@ static void start(emitter *e, const sn_plan *plan, int rank, int micros)
     e->grad_slot = SN_NEW_N(e->arena, int, values);
     e->missing = SN_NEW_N(e->arena, int, e->layout->buckets + 1);
     e->shard = SN_NEW_N(e->arena, int, e->layout->buckets + 1);
+    e->summed = SN_NEW_N(e->arena, int, e->layout->buckets + 1);
 }
 
 static sn_program *write_program(emitter *e)

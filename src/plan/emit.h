@@ -48,6 +48,7 @@ typedef struct emitter {
     int *param_slot, *grad_slot;                       /* [values] views, -1 none */
     int *missing;  /* [buckets] contributions that the step still waits for */
     int *shard;    /* [buckets] slot of my reduced part, F32 or BF16 */
+    int *summed;   /* [buckets] ticket of an all_reduce in place, -1 none */
     bool *started; /* [values] of a parameter: its gradient holds something */
 } emitter;
 
@@ -62,8 +63,9 @@ void emit_kernel(emitter *e, sn_op op, sn_attr attr, const int *in, int ins, con
 void emit_coll(emitter *e, sn_group_axis axis, sn_coll_op op, sn_red red, int in, int out,
                int64_t count, int priority);
 /* The same over the data axis with the bytes between hosts encoded; the vector is bucket `index`.
- * */
-void emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t count, int priority);
+ * Its ticket: who reads what it wrote in place must wait for it. */
+int emit_wire(emitter *e, sn_coll_op op, int index, int in, int out, int64_t count, int priority);
+void emit_wait(emitter *e, int ticket);
 void emit_wait_all(emitter *e);
 
 /* ---- reshard.c */

@@ -11,7 +11,11 @@
  * Encoded between hosts (compression), both are of F32 whatever the precision:
  *
  *   grads ─ … ─ reduce_scatter, encoded → shard of grads
- *   master ─ all_gather of what is new, encoded → seen [─ to BF16 → params] */
+ *   master ─ all_gather of what is new, encoded → seen [─ to BF16 → params]
+ *
+ * or, when the parameters are kept everywhere: every card has all of the optimizer's state.
+ *
+ *   grads ─ … ─ all_reduce, encoded, in place ─ adamw on all of it */
 #include "plan/emit.h"
 
 static int parts(const emitter *e)
@@ -19,9 +23,15 @@ static int parts(const emitter *e)
     return e->m->forward_only ? 1 : e->plan->data;
 }
 
+/* Over how many cards the optimizer's state is cut. */
+static int shards(const emitter *e)
+{
+    return emit_encodes(e, SN_ALL_REDUCE) ? 1 : parts(e);
+}
+
 static bool master_is_param(const emitter *e)
 {
-    return e->m->precision == SN_F32 && parts(e) == 1;
+    return e->m->precision == SN_F32 && shards(e) == 1;
 }
 
 /* My part of bucket b: where it starts in the flat order and in the shard buffers. */
@@ -29,10 +39,15 @@ typedef struct share {
     int64_t at, count, shard_at;
 } share;
 
+static share cut(const emitter *e, const plan_bucket *b, int n)
+{
+    int64_t count = b->count / n, index = n > 1 ? e->d : 0;
+    return (share){b->at + index * count, count, b->at / n};
+}
+
 static share share_of(const emitter *e, const plan_bucket *b)
 {
-    int64_t count = b->count / parts(e), index = parts(e) > 1 ? e->d : 0;
-    return (share){b->at + index * count, count, b->at / parts(e)};
+    return cut(e, b, shards(e));
 }
 
 /* ---- slots that outlive a step */
@@ -61,7 +76,7 @@ static void views_of_params(emitter *e)
 
 void emit_persistent(emitter *e)
 {
-    int64_t elements = e->layout->elements, mine = elements / parts(e);
+    int64_t elements = e->layout->elements, mine = elements / shards(e);
     for (int v = 0; v < e->m->g->values; v++)
         e->param_slot[v] = e->grad_slot[v] = -1;
     for (int b = 0; b < e->layout->buckets; b++)
@@ -130,7 +145,10 @@ static void reduce_bucket(emitter *e, int index)
     }
     int whole = emit_view(e, e->grads, "grads.bucket", b->at, SN_SHAPE(b->count));
     e->shard[index] = whole;
-    if (emit_encodes(e, SN_REDUCE_SCATTER)) {
+    e->summed[index] = -1;
+    if (emit_encodes(e, SN_ALL_REDUCE)) {
+        e->summed[index] = emit_wire(e, SN_ALL_REDUCE, index, whole, whole, b->count, 0);
+    } else if (emit_encodes(e, SN_REDUCE_SCATTER)) {
         e->shard[index] = flat(e, SN_SLOT_ACTIVATION, "grads.shard", SN_F32, mine.count);
         emit_wire(e, SN_REDUCE_SCATTER, index, whole, e->shard[index], mine.count, 0);
     } else if (parts(e) > 1) {
@@ -169,26 +187,29 @@ void emit_contribution(emitter *e, int v, int slot)
 
 /* ---- update and gather */
 
-/* Region ∩ my shard; false when nothing is left. */
-static bool my_run(const emitter *e, const plan_bucket *b, const plan_region *r, int64_t *ret_in_b,
-                   int64_t *ret_count)
+/* Region ∩ share, from the start of what is mine of the bucket; false when nothing is left. */
+static bool run_in(const emitter *e, const plan_bucket *b, share of, const plan_region *r,
+                   int64_t *ret_at, int64_t *ret_count)
 {
-    share mine = share_of(e, b);
-    int64_t from = SN_MAX(r->at, mine.at);
-    int64_t to = SN_MIN(r->at + r->count, mine.at + mine.count);
-    *ret_in_b = from - mine.at;
+    int64_t from = SN_MAX(r->at, of.at);
+    int64_t to = SN_MIN(r->at + r->count, of.at + of.count);
+    *ret_at = from - share_of(e, b).at;
     *ret_count = to - from;
     return to > from;
 }
 
+/* Each card adds the squares of its data-th part, whether it has more of the sums or not. */
 static void sum_squares(emitter *e)
 {
     int norm2 = emit_view(e, e->p->scalars, "norm2", 1, SN_SHAPE(1));
     for (int i = 0; i < e->layout->buckets; i++) {
         const plan_bucket *b = &e->layout->bucket[i];
+        if (b->trained && e->summed[i] >= 0)
+            emit_wait(e, e->summed[i]);
         for (int k = 0; b->trained && k < b->regions; k++) {
             int64_t at, count;
-            if ((b->region[k].replicated && e->t) || !my_run(e, b, &b->region[k], &at, &count))
+            if ((b->region[k].replicated && e->t) ||
+                !run_in(e, b, cut(e, b, parts(e)), &b->region[k], &at, &count))
                 continue; /* what all tensor ranks hold counts once */
             int g = emit_view(e, e->shard[i], "grads.run", at, SN_SHAPE(count));
             emit_kernel(e, SN_OP_SUM_SQUARES, (sn_attr){.f = {1}}, &g, 1, &norm2, 1, 1);
@@ -203,7 +224,7 @@ static void adamw(emitter *e)
         const plan_bucket *b = &e->layout->bucket[i];
         for (int k = 0; b->trained && k < b->regions; k++) {
             int64_t at, count;
-            if (!my_run(e, b, &b->region[k], &at, &count))
+            if (!run_in(e, b, share_of(e, b), &b->region[k], &at, &count))
                 continue;
             int64_t in_shard = share_of(e, b).shard_at + at;
             sn_shape run = SN_SHAPE(count);
@@ -247,13 +268,13 @@ static void gather(emitter *e)
         int all = emit_view(e, e->params, "params.bucket", b->at, SN_SHAPE(b->count));
         int from = emit_view(e, e->master, "master.bucket", mine.shard_at, SN_SHAPE(mine.count));
         if (e->m->precision != SN_F32) {
-            int to = parts(e) == 1
+            int to = shards(e) == 1
                          ? all
                          : flat(e, SN_SLOT_ACTIVATION, "params.wire", e->m->precision, mine.count);
             emit_kernel(e, SN_OP_COPY, (sn_attr){0}, &from, 1, &to, 1, 0);
             from = to;
         }
-        if (parts(e) > 1)
+        if (shards(e) > 1)
             emit_coll(e, SN_AXIS_DATA, SN_ALL_GATHER, SN_SUM, from, all, mine.count, 1);
     }
 }
@@ -311,6 +332,7 @@ void emit_states(emitter *e)
     const int slot[] = {e->master, e->moment1, e->moment2, e->seen};
     const sn_slot_kind kind[] = {SN_SLOT_MASTER, SN_SLOT_MOMENT1, SN_SLOT_MOMENT2, SN_SLOT_SEEN};
     sn_program *p = e->p;
+    bool whole = e->m->forward_only || shards(e) < parts(e);
     p->state = SN_NEW_N(e->arena, sn_state,
                         (int) SN_COUNT(slot) * e->layout->params + e->m->g->values + 1);
     for (int i = 0; i < e->layout->params; i++) {
@@ -323,14 +345,14 @@ void emit_states(emitter *e)
             if (slot[k] < 0)
                 continue;
             sn_state *st = &p->state[p->states++];
-            *st = (sn_state){
-                .value = param->value,
-                .kind = kind[k],
-                .slot = slot[k],
-                .slot_at = kind[k] == SN_SLOT_SEEN ? from : mine.shard_at + from - mine.at,
-                .flat_begin = from - param->at,
-                .flat_count = to - from,
-                .owner = !(param->replicated && e->t) && !(e->m->forward_only && e->d)};
+            *st = (sn_state){.value = param->value,
+                             .kind = kind[k],
+                             .slot = slot[k],
+                             .slot_at =
+                                 kind[k] == SN_SLOT_SEEN ? from : mine.shard_at + from - mine.at,
+                             .flat_begin = from - param->at,
+                             .flat_count = to - from,
+                             .owner = !(param->replicated && e->t) && !(whole && e->d)};
             emit_block(e, param->value, st->begin, st->extent);
         }
     }

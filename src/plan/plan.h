@@ -21,7 +21,8 @@
  * Optimizer state is sharded over the data axis (stage 1): gradients are reduce-scattered in
  * buckets, AdamW updates my shard of f32 master weights, parameters are all-gathered. Where the
  * cards of a data group are on several hosts, both may be encoded (compression): then the working
- * parameters are what all have *seen* of the masters, which the gathering brings up to date.
+ * parameters are what all have *seen* of the masters, which the gathering brings up to date; or
+ * every card keeps the whole state and gradients are all-reduced encoded.
  *
  * Invariants (sn_program_check asserts them over all ranks)
  *  1. Sends meet receives (pair, tag, bytes, order), collectives meet in every group in the same
@@ -44,6 +45,8 @@ typedef sn_status (*sn_plan_build)(void *ctx, sn_arena *arena, int64_t micro_bat
 
 typedef struct sn_plan_compression { /* of data groups that span hosts; zero: none */
     sn_codec gradients, parameters;
+    bool kept;       /* parameters do not travel: each card of a data group that spans hosts has the
+                        whole state of the optimizer, and gradients are all-reduced */
     int passes;      /* of the parameters' codec: codes of what the code before left; 0: 1 */
     double momentum; /* top-k's momentum correction of gradients */
     double codec_bytes_per_s; /* of f32 encoded and decoded by one card; 0: 1 GB/s */
@@ -216,7 +219,7 @@ typedef struct sn_wire_param { /* a parameter in the vector of a wire */
 
 typedef struct sn_wire { /* one vector that is reduced or gathered encoded, once a step */
     const char *name;    /* "gradients of bucket 3" */
-    sn_coll_op op;       /* REDUCE_SCATTER, ALL_GATHER */
+    sn_coll_op op;       /* REDUCE_SCATTER, ALL_GATHER; ALL_REDUCE */
     sn_codec codec;
     int passes;
     double momentum;

@@ -41,6 +41,8 @@ static void print_compression(const sn_plan *plan, sn_str *out)
         return;
     sn_codec_text(&c->gradients, gradients);
     sn_codec_text(&c->parameters, parameters);
+    if (c->kept)
+        snprintf(parameters, sizeof(parameters), "kept");
     if (c->passes > 1)
         snprintf(times, sizeof(times), "%dx", c->passes);
     if (k->plain_bytes <= 0)

@@ -41,13 +41,18 @@ static bool spans_hosts(const sn_plan *plan, int stage)
 
 static const sn_codec *codec_of(const sn_plan_compression *c, sn_coll_op op)
 {
-    return op == SN_REDUCE_SCATTER ? &c->gradients : &c->parameters;
+    return op == SN_ALL_GATHER ? &c->parameters : &c->gradients;
+}
+
+/* Which of the three a compressed step has: parameters that are kept are never gathered. */
+static bool has(const sn_plan_compression *c, sn_coll_op op)
+{
+    return c->kept == (op == SN_ALL_REDUCE) && codec_of(c, op)->kind != SN_CODEC_NONE;
 }
 
 bool plan_encodes(const sn_plan *plan, int stage, sn_coll_op op)
 {
-    return !plan->opts.forward_only &&
-           codec_of(&plan->opts.compression, op)->kind != SN_CODEC_NONE && spans_hosts(plan, stage);
+    return !plan->opts.forward_only && has(&plan->opts.compression, op) && spans_hosts(plan, stage);
 }
 
 bool emit_encodes(const emitter *e, sn_coll_op op)
@@ -102,7 +107,7 @@ static void encode_as(const emitter *e, const sn_wire *wire, sn_wire_param *w)
         return;
     sn_wire_param seen = *w;
     see_as_matrix(local, &seen);
-    if (wire->codec.kind == SN_CODEC_TERNARY && wire->op == SN_REDUCE_SCATTER)
+    if (wire->codec.kind == SN_CODEC_TERNARY && wire->op != SN_ALL_GATHER)
         w->codec.cols = seen.cols; /* gradients differ by rows and columns, their changes do not */
     if (wire->codec.kind != SN_CODEC_POWERSGD)
         return;
@@ -148,24 +153,29 @@ int emit_new_wire(emitter *e, sn_coll_op op, int index)
     sn_wire *w = &p->wire[p->wires++];
     *w = (sn_wire){.op = op,
                    .codec = *codec_of(c, op),
-                   .passes = op == SN_REDUCE_SCATTER ? 1 : SN_MAX(1, c->passes),
-                   .momentum = op == SN_REDUCE_SCATTER ? c->momentum : 0,
+                   .passes = op == SN_ALL_GATHER ? SN_MAX(1, c->passes) : 1,
+                   .momentum = op == SN_ALL_GATHER ? 0 : c->momentum,
                    .group = plan_mesh_group(e->plan, SN_AXIS_DATA, p->rank),
                    .count = e->layout->bucket[index].count,
                    .bucket = index};
     w->name = sn_arena_printf(e->arena, "%s of bucket %d",
-                              op == SN_REDUCE_SCATTER ? "gradients" : "parameters", index);
+                              op == SN_ALL_GATHER ? "parameters" : "gradients", index);
     list_params(e, w);
     return p->wires;
 }
 
 /* ---- what it costs */
 
+static int halves(const sn_wire *w)
+{
+    return w->op == SN_ALL_REDUCE ? 2 : 1;
+}
+
 static double param_bytes(const sn_wire *w, const sn_wire_param *p)
 {
     if (w->codec.kind == SN_CODEC_POWERSGD) { /* all_reduce moves twice */
         int64_t factors = (p->rows + p->cols) * w->codec.rank;
-        return 8.0 * (double) (p->rows > 0 ? factors : p->count);
+        return 8.0 / halves(w) * (double) (p->rows > 0 ? factors : p->count);
     }
     return (double) sn_codec_bytes(&p->codec, p->count) * SN_MAX(1, p->passes);
 }
@@ -183,6 +193,8 @@ double plan_codec_ns(const sn_plan_compression *c, const sn_wire *w, int members
 {
     double rate = c->codec_bytes_per_s > 0 ? c->codec_bytes_per_s : CODEC_BYTES_PER_S;
     double blocks = w->op == SN_REDUCE_SCATTER ? 1 : members; /* a block, or all of them */
+    if (w->op == SN_ALL_REDUCE)
+        blocks = 1 + members;
     if (w->codec.kind == SN_CODEC_POWERSGD)
         blocks = members;
     return 4.0 * (double) w->count / members * blocks / rate * 1e9;
@@ -196,14 +208,14 @@ uint64_t plan_wire_memory(const sn_plan *plan, const sn_program *p)
         double members = plan->group[w->group].members,
                hosts = plan_hosts_of(&plan->group[w->group]);
         double share = SN_MIN(1, plan_wire_share(w));
-        bool owes = w->op == SN_REDUCE_SCATTER && sn_codec_feedback(&w->codec);
-        elements += (double) w->count * (owes ? hosts / members : 0);  /* residuals */
-        elements += (double) w->count * share * (2 + hosts / members); /* codes */
+        bool owes = w->op != SN_ALL_GATHER && sn_codec_feedback(&w->codec);
+        elements += (double) w->count * (owes ? hosts / members : 0);              /* residuals */
+        elements += (double) w->count * share * halves(w) * (2 + hosts / members); /* codes */
     }
     return (uint64_t) (4 * elements);
 }
 
-/* Bytes between hosts of the whole group in one of the two operations, uncompressed. */
+/* Bytes between hosts of the whole group in one half of an all_reduce, uncompressed. */
 static double plain_bytes(const sn_plan_group *g, int64_t count)
 {
     return 4.0 * (double) count * (plan_hosts_of(g) - 1);
@@ -215,7 +227,7 @@ void plan_wire_bytes(const sn_plan *plan, const sn_program *p, double *ret_plain
     for (int i = 0; i < p->wires; i++) {
         const sn_wire *w = &p->wire[i];
         const sn_plan_group *g = &plan->group[w->group];
-        double plain = plain_bytes(g, w->count);
+        double plain = halves(w) * plain_bytes(g, w->count);
         *ret_plain += plain;
         *ret_coded += plain * plan_wire_share(w);
     }

@@ -9,7 +9,6 @@
 
 #include "train/parts.h"
 
-#define AUTO_PARAMETERS "ternary"
 #define CODEC_BYTES_PER_S 1e9 /* when nobody measured */
 
 bool train_compression_encodes(const sn_plan_compression *c)
@@ -41,14 +40,31 @@ static bool parameters_auto(const sn_job *job)
     return !job->compression.parameters || !strcmp(job->compression.parameters, "auto");
 }
 
-/* What the parameters' changes travel as: a change has few large elements to pick and no rank to be
- * low, but a sign and a size. */
-static sn_codec companion(const sn_codec *gradients)
+/* The parameters' changes are left at home if they can be: codes of them cost more loss than codes
+ * of gradients. */
+static sn_status parse_parameters(const sn_job *job, sn_plan_compression *c)
 {
-    sn_codec c = *gradients;
-    if (c.kind == SN_CODEC_TOPK || c.kind == SN_CODEC_POWERSGD)
-        c = (sn_codec){.kind = SN_CODEC_TERNARY};
-    return c;
+    c->kept = parameters_auto(job) || !strcmp(job->compression.parameters, "kept");
+    if (c->kept)
+        return SN_OK;
+    SN_TRY(parse_passes(job->compression.parameters, &c->parameters, &c->passes));
+    return c->parameters.kind == SN_CODEC_POWERSGD
+               ? sn_fail(SN_EINVAL, "compression.parameters is powersgd, which codes sums: take "
+                                    "another codec, or kept")
+               : SN_OK;
+}
+
+/* Where cards have no room to keep the whole state of the optimizer the changes travel: a change
+ * has few large elements to pick and no rank to be low, but a sign and a size. */
+bool train_compression_spread(const sn_job *job, sn_plan_compression *c)
+{
+    if (!c->kept || !parameters_auto(job))
+        return false;
+    c->kept = false;
+    c->parameters = c->gradients;
+    if (c->gradients.kind == SN_CODEC_TOPK || c->gradients.kind == SN_CODEC_POWERSGD)
+        c->parameters = (sn_codec){.kind = SN_CODEC_TERNARY};
+    return true;
 }
 
 const char *train_compression_text(const sn_job *job, char out[96])
@@ -61,6 +77,8 @@ const char *train_compression_text(const sn_job *job, char out[96])
         return "?";
     sn_codec_text(&c.gradients, gradients);
     sn_codec_text(&c.parameters, parameters);
+    if (c.kept)
+        snprintf(parameters, sizeof(parameters), "kept");
     if (c.passes > 1)
         snprintf(times, sizeof(times), "%dx", c.passes);
     if (!train_compression_encodes(&c))
@@ -98,27 +116,26 @@ static void choose(const sn_job *job, double link, double rate, sn_plan_compress
     sn_codec none = {.kind = SN_CODEC_NONE};
     int64_t n = parameters_of(&job->gpt);
     double as_is = 2 * sn_codec_seconds(&none, n, link, rate);
-    double encoded = sn_codec_seconds(&c->gradients, n, link, rate) +
-                     sn_codec_seconds(&c->parameters, n, link, rate);
+    double encoded = 2 * sn_codec_seconds(&c->gradients, n, link, rate);
     bool pays = encoded < as_is;
     if (why)
-        sn_str_printf(why,
-                      "compression: auto %s: %s/s between hosts, %s/s of coding: the gradients and "
-                      "parameters of a step take %s as they are, %s encoded",
-                      pays ? "takes " TRAIN_AUTO_GRADIENTS " for gradients, " AUTO_PARAMETERS
-                             " for parameters"
-                           : "leaves the bytes as they are",
-                      sn_fmt_bytes(a, link), sn_fmt_bytes(b, rate), sn_fmt_ns(plain, as_is * 1e9),
-                      sn_fmt_ns(coded, encoded * 1e9));
+        sn_str_printf(
+            why,
+            "compression: auto %s: %s/s between hosts, %s/s of coding: the gradients of a "
+            "step take %s as they are, %s encoded",
+            pays ? "takes " TRAIN_AUTO_GRADIENTS " for gradients and keeps parameters"
+                 : "leaves the bytes as they are",
+            sn_fmt_bytes(a, link), sn_fmt_bytes(b, rate), sn_fmt_ns(plain, as_is * 1e9),
+            sn_fmt_ns(coded, encoded * 1e9));
     if (!pays)
-        c->gradients = c->parameters = none;
+        *c = (sn_plan_compression){.gradients = none, .parameters = none};
 }
 
 static sn_status automatic(const sn_job *job, const sn_topo *topo, double link, double rate,
                            sn_plan_compression *c, sn_str *why)
 {
     SN_TRY(sn_codec_parse(TRAIN_AUTO_GRADIENTS, &c->gradients));
-    SN_TRY(sn_codec_parse(AUTO_PARAMETERS, &c->parameters));
+    c->kept = true;
     link = link > 0 ? link : slowest_link(topo);
     if (link > 0) {
         choose(job, link, rate > 0 ? rate : CODEC_BYTES_PER_S, c, why);
@@ -138,13 +155,8 @@ sn_status sn_job_compression(const sn_job *job, const sn_topo *topo, double link
         SN_TRY(automatic(job, topo, link_bytes_per_s, codec_bytes_per_s, &c, ret_why));
     } else {
         SN_TRY(sn_codec_parse(codec_text(job), &c.gradients));
-        c.parameters = companion(&c.gradients);
+        SN_TRY(parse_parameters(job, &c));
     }
-    if (!parameters_auto(job) && !train_compression_auto(job))
-        SN_TRY(parse_passes(job->compression.parameters, &c.parameters, &c.passes));
-    if (c.parameters.kind == SN_CODEC_POWERSGD)
-        return sn_fail(SN_EINVAL,
-                       "compression.parameters is powersgd, which codes sums: take another codec");
     if (c.gradients.kind == SN_CODEC_TOPK)
         c.momentum = job->compression.momentum;
     *ret = c;

@@ -384,6 +384,8 @@ static sn_status post_coded(sn_exec *e, const action *a, sn_time deadline)
     sn_status status;
     if (c->op == SN_ALL_GATHER)
         status = sn_compress_all_gather(a->coded, c->in, c->out, c->priority, deadline);
+    else if (c->op == SN_ALL_REDUCE)
+        status = sn_compress_all_reduce(a->coded, c->out, c->red, c->priority, deadline);
     else /* the gradients of a step are not read again */
         status = sn_compress_reduce_scatter(a->coded, (float *) c->in, c->out, c->red, c->priority,
                                             deadline);

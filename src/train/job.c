@@ -33,7 +33,10 @@ sn_status sn_job_plan(const sn_job *job, const sn_topo *topo, int cards, sn_plan
 {
     sn_plan_opts opts = plan_opts(job, topo, cards);
     SN_TRY(sn_job_compression(job, topo, 0, 0, &opts.compression, NULL));
-    return sn_plan_make(&opts, ret);
+    sn_status status = sn_plan_make(&opts, ret);
+    if (status == SN_EFIT && train_compression_spread(job, &opts.compression))
+        status = sn_plan_make(&opts, ret);
+    return status;
 }
 
 sn_topo *train_one_card(const char *kind)

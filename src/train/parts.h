@@ -37,6 +37,8 @@ train_wires *train_exec_wires(const sn_exec *e); /* NULL: none */
 
 /* ---- compression.c: which codec ---- */
 #define TRAIN_AUTO_GRADIENTS "ternary" /* doc/compression.md says why */
+/* The other way for parameters that nobody said must be kept; false: there is none. */
+bool train_compression_spread(const sn_job *job, sn_plan_compression *c);
 bool train_compression_auto(const sn_job *job);
 bool train_compression_encodes(const sn_plan_compression *c);
 double train_codec_rate(void); /* bytes of f32 a second, measured now with auto's codec */

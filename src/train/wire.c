@@ -4,6 +4,7 @@
  *
  *   program's wire ─▶ sn_compress         state in a checkpoint, by parameter
  *   gradients of bucket b                 compress.owed.H/NAME      what host H still owes of it
+ *                                         compress.owed_back/NAME   an owner of a sum that all get
  *                                         compress.velocity.H/NAME  its momentum correction
  *                                         compress.q/NAME           PowerSGD's start, by tensor
  *                                         index
@@ -28,6 +29,8 @@ struct train_wires {
 
 static unsigned call_of(const sn_wire *w)
 {
+    if (w->op == SN_ALL_REDUCE)
+        return SN_COMPRESS_ALL_REDUCE;
     return w->op == SN_REDUCE_SCATTER ? SN_COMPRESS_REDUCE_SCATTER : SN_COMPRESS_ALL_GATHER;
 }
 
@@ -191,6 +194,8 @@ static const char *name_of(sn_arena *arena, sn_compress_state_kind kind, int sou
 {
     if (kind == SN_COMPRESS_FACTOR)
         return sn_arena_printf(arena, "compress.q/%s", param);
+    if (kind == SN_COMPRESS_OWED_BACK)
+        return sn_arena_printf(arena, "compress.owed_back/%s", param);
     return sn_arena_printf(arena, "compress.%s.%d/%s",
                            kind == SN_COMPRESS_VELOCITY ? "velocity" : "owed", source, param);
 }
@@ -326,16 +331,33 @@ static sn_status take(load *l, const visit *v, sn_piece *piece, int source)
     return status;
 }
 
+static bool owes_back(sn_compress *z)
+{
+    const sn_compress_state *st;
+    int n = sn_compress_states(z, &st);
+    for (int k = 0; k < n; k++)
+        if (st[k].kind == SN_COMPRESS_OWED_BACK)
+            return true;
+    return false;
+}
+
 static void load_state(const train_wires *s, const visit *v, void *ctx)
 {
     load *l = ctx;
     const char *param = s->plan->graph->value[v->p->value].name;
     bool factor = v->st->kind == SN_COMPRESS_FACTOR;
-    for (int h = 0; h < (factor ? 1 : l->sources) && l->status >= 0; h++) {
+    bool one = factor || v->st->kind == SN_COMPRESS_OWED_BACK;
+    for (int h = 0; h < (one ? 1 : l->sources) && l->status >= 0; h++) {
         sn_piece piece = factor ? factor_piece(s, v->p, v->st, l->arena)
                                 : range_piece(s, v->p, name_of(l->arena, v->st->kind, h, param),
                                               v->from, v->to, NULL);
         l->status = take(l, v, &piece, h);
+    }
+    if (v->st->kind == SN_COMPRESS_OWED && l->status >= 0 && !owes_back(v->z)) {
+        /* sums are not coded here: what owners of sums owed is owed like a part of one */
+        sn_piece piece = range_piece(s, v->p, name_of(l->arena, SN_COMPRESS_OWED_BACK, 0, param),
+                                     v->from, v->to, NULL);
+        l->status = take(l, v, &piece, 0);
     }
 }
 

@@ -268,7 +268,7 @@ static sn_status settle_compression(train_worker *w)
     measured m = {0};
     sn_plan_compression c;
     sn_str why = {0};
-    char codec[32], parameters[32];
+    char codec[32], parameters[32] = "auto";
     if (!train_compression_auto(w->job))
         return SN_OK;
     if (w->net && sn_net_hosts(w->net) > 1)
@@ -284,7 +284,8 @@ static sn_status settle_compression(train_worker *w)
                                           m.codec_bytes_per_s, &c, m.kept[0] ? NULL : &why);
     if (status >= 0) {
         sn_codec_text(&c.gradients, codec);
-        sn_codec_text(&c.parameters, parameters);
+        if (!c.kept)
+            sn_codec_text(&c.parameters, parameters);
         w->settled.compression.codec = sn_arena_str(w->arena, codec);
         w->settled.compression.parameters = sn_arena_str(w->arena, parameters);
         train_say(w, sn_str_get(&why));

@@ -38,7 +38,7 @@ def test_table_report_and_plan(tiny, tmp_path):
     r = run('train', *flags, '--run', tmp_path / 'r', cwd=tmp_path)
     assert r.returncode == 0, r.stderr
     line = next(x for x in r.stdout.splitlines() if x.startswith('  compressed'))
-    assert 'int4, parameters int4' in line and 'between hosts instead of' in line and '% less' in line
+    assert 'int4, parameters kept' in line and 'between hosts instead of' in line and '% less' in line
     html = (tmp_path / 'r' / 'report.html').read_text()
     assert 'between hosts instead of' in html
     assert 'encoding  gradients int4' in (tmp_path / 'r' / 'plan.txt').read_text()

@@ -138,6 +138,9 @@ static int64_t owed_of(const sn_ckpt *c, const char *param, double *sum)
         char name[128];
         snprintf(name, sizeof name, "compress.owed.%d/%s", h, param);
         add_tensor(c, name, sum, &n);
+        snprintf(name, sizeof name, "compress.owed_back/%s", param);
+        if (h == 0)
+            add_tensor(c, name, sum, &n);
     }
     return n;
 }
@@ -175,21 +178,38 @@ static double compare(const char *dir_a, const char *dir_b)
     return all;
 }
 
+static void to_hosts(world *w, int d)
+{
+    world_split(w, 1, 1, d);
+    w->topo_hosts = d == 4 ? 4 : 0;
+}
+
+/* Between two hosts and four, with parameters that are kept and that travel: sums are coded once,
+ * twice, or never. */
 static void test_reshard(void **state)
 {
-    static const char *const codec[] = {"onebit", "topk:0.02", "powersgd:2"};
+    static const struct {
+        const char *codec, *parameters;
+        int d;
+    } from[] = {{"onebit", "kept", 2},    {"onebit", "kept", 4},     {"onebit", "onebit", 2},
+                {"topk:0.02", "kept", 2}, {"powersgd:2", "kept", 2}, {"powersgd:2", "ternary", 2}};
     static const struct {
         int t, p, d;
-    } to[] = {{1, 1, 4}, {2, 1, 2}, {1, 1, 2}, {1, 1, 8}};
+        const char *parameters;
+    } to[] = {{1, 1, 4, "kept"}, {2, 1, 2, "kept"}, {1, 1, 2, "int8"}, {1, 1, 8, "kept"}};
     snprintf(world_copy_dir, sizeof world_copy_dir, "%s_copy", world_dir);
-    for (size_t c = 0; c < SN_COUNT(codec); c++) {
+    for (size_t c = 0; c < SN_COUNT(from); c++) {
         world *w = world_of(0);
+        to_hosts(w, from[c].d);
         w->job.steps = 5;
-        w->job.compression.codec = codec[c];
+        w->job.compression.codec = from[c].codec;
+        w->job.compression.parameters = from[c].parameters;
         world_run(w);
         for (size_t k = 0; k < SN_COUNT(to); k++) {
             world_split(w, to[k].t, to[k].p, to[k].d);
-            w->topo_hosts = to[k].d == 4 ? 4 : 0; /* also from two hosts to four */
+            w->topo_hosts = to[k].d == 4 ? 4 : 0;        /* also from two hosts to four */
+            if (strcmp(from[c].parameters, "kept") == 0) /* else what was seen must stay */
+                w->job.compression.parameters = to[k].parameters;
             world_run_fn(w, world_copy);
             for (int r = 0; r < world_size(w); r++)
                 assert_int_equal(w->status[r], SN_OK);
@@ -236,12 +256,13 @@ static void test_auto(void **state)
     sn_topo *topo = world_topo(2, 2);
     assert_ok(sn_job_compression(&job, topo, 1.25e8, 2e9, &c, &why)); /* 1 Gbit/s */
     assert_int_not_equal(c.gradients.kind, SN_CODEC_NONE);
-    assert_int_not_equal(c.parameters.kind, SN_CODEC_NONE);
+    assert_true(c.kept);
     assert_non_null(strstr(sn_str_get(&why), "auto takes"));
     sn_str_clear(&why);
     assert_ok(sn_job_compression(&job, topo, 1e11, 2e9, &c, &why));
     assert_int_equal(c.gradients.kind, SN_CODEC_NONE);
     assert_int_equal(c.parameters.kind, SN_CODEC_NONE);
+    assert_false(c.kept);
     assert_non_null(strstr(sn_str_get(&why), "auto leaves the bytes as they are"));
     sn_str_clear(&why);
     assert_ok(sn_job_compression(&job, NULL, 0, 0, &c, &why));
