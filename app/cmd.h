@@ -66,7 +66,7 @@ typedef struct sn_ending {
     int64_t wall_ns;
     const char *const *event;
     int events;
-    bool json, reported; /* reported: the page is there */
+    bool json, reported, traced; /* the page is there, the trace is there */
 } sn_ending;
 void sn_say_summary(const sn_ending *e);
 /* What compression between hosts saved; false: nothing was encoded. */

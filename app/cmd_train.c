@@ -169,6 +169,7 @@ static sn_status launch(session *s, sn_pool_result *ret)
     sn_pool_job job = {.hosts = s->spec.job.hosts,
                        .cards_per_host = s->spec.job.cards_per_host,
                        .world = s->plan->world,
+                       .link_bits_per_s = s->spec.job.link_bits_per_s,
                        .argv = argv,
                        .log_dir = s->run.dir,
                        .retries = (int) s->retries,
@@ -202,6 +203,10 @@ static int finish(session *s, const sn_args *args, const sn_pool_result *result,
     e.reported = sn_write_report(&e) >= 0;
     if (!e.reported)
         sn_log(SN_LOG_WARN, "the report was not written: %s, ignoring", sn_errmsg());
+    if (s->spec.job.trace)
+        e.traced = sn_trace_join(&s->run, s->plan->world, s->spec.job.trace) >= 0;
+    if (s->spec.job.trace && !e.traced)
+        sn_log(SN_LOG_WARN, "%s, ignoring", sn_errmsg());
     if (well)
         sn_say_summary(&e);
     if (result->interrupted) {

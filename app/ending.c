@@ -85,6 +85,13 @@ bool sn_compression_line(const sn_run *run, sn_str *out)
     return there;
 }
 
+/* Of the time that collectives and transfers were under way; the rest was waited for. */
+static double hidden_share(const sn_collector *c)
+{
+    double all = (double) c->comm_ns;
+    return all > 0 ? SN_MAX(0, all - (double) c->exposed_ns) / all : 0;
+}
+
 static void summary_json(const sn_ending *e)
 {
     const sn_collector *c = e->collected;
@@ -106,6 +113,14 @@ static void summary_json(const sn_ending *e)
         sn_run_path(e->run, "calibration.json", calibration) >= 0 && access(calibration, R_OK) == 0;
     json_object_set_new(root, "collectives_chosen_by",
                         json_string(calibrated ? "calibration" : "topology"));
+    if (c->steps > 0) {
+        json_object_set_new(root, "comm_s", json_real((double) c->comm_ns * 1e-9));
+        json_object_set_new(root, "comm_exposed_share",
+                            json_real(SN_MIN(1, (double) c->exposed_ns / (double) c->time_ns)));
+        json_object_set_new(root, "comm_hidden_share", json_real(hidden_share(c)));
+    }
+    if (e->traced)
+        json_object_set_new(root, "trace", json_string(e->job->trace));
     char codec[96];
     double plain, coded;
     json_t *compression = read_compression(e->run, codec, &plain, &coded);
@@ -141,6 +156,9 @@ void sn_say_summary(const sn_ending *e)
     else
         printf("  trained     nothing more: the checkpoint has all %lld steps that were asked\n",
                (long long) e->job->steps);
+    if (c->comm_ns > 0 && c->steps > 0)
+        printf("  transfers   under way %s a step, %.0f %% of it hidden behind computing\n",
+               sn_fmt_ns(a, (double) c->comm_ns / (double) c->steps), 100 * hidden_share(c));
     sn_str compression = {0};
     if (sn_compression_line(e->run, &compression))
         printf("  compressed  %s\n", sn_str_get(&compression));
@@ -162,6 +180,8 @@ void sn_say_summary(const sn_ending *e)
         printf("\n%s\n", e->sample);
     if (e->reported)
         printf("\n  report      %s/report.html\n", e->run->dir);
+    if (e->traced)
+        printf("  trace       %s: open it in ui.perfetto.dev\n", e->job->trace);
 }
 
 void sn_say_interrupted(const sn_run *run)

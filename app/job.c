@@ -23,6 +23,7 @@ typedef enum key_kind {
     KEY_CODEC, /* text that names a codec, or auto */
     KEY_DTYPE,
     KEY_BYTES,
+    KEY_RATE,  /* double, bits a second */
     KEY_HOSTS, /* int: a count, or a list of names that are all this machine */
     KEY_MODEL  /* a preset's name: fills gpt */
 } key_kind;
@@ -80,6 +81,7 @@ void sn_job_defaults(sn_job_spec *spec, sn_arena *arena)
     j->card_kind = "cpu";
     j->seed = 1;
     j->eval_samples = 64;
+    j->trace_steps = 3;
     j->deadline_s = 30;
     j->detect_s = 0.1;
 }
@@ -116,6 +118,29 @@ static sn_status set_number(const key *k, void *at, const char *text)
     else
         *(int *) at = (int) i;
     return SN_OK;
+}
+
+static sn_status set_rate(const key *k, void *at, const char *text)
+{
+    static const struct {
+        const char *unit;
+        double bits;
+    } units[] = {{"kbit/s", 1e3}, {"Mbit/s", 1e6}, {"Gbit/s", 1e9}, {"MB/s", 8e6},
+                 {"GB/s", 8e9},   {"bit/s", 1},    {"0", 0}};
+    char number[64];
+    for (size_t i = 0; i < SN_COUNT(units); i++) {
+        const char *end = strstr(text, units[i].unit);
+        double v = 0;
+        if (!end || end[strlen(units[i].unit)] || end - text >= (ptrdiff_t) sizeof number)
+            continue;
+        snprintf(number, sizeof number, "%.*s", (int) (end - text), text);
+        if (units[i].bits > 0 && (!sn_str_to_float(number, &v) || v <= 0 || v > 1e15))
+            continue;
+        *(double *) at = v * units[i].bits;
+        if (units[i].bits > 0 ? v * units[i].bits >= 1e4 : end == text)
+            return SN_OK;
+    }
+    return bad_value(k, text, "a rate of at least 10 kbit/s such as 1Gbit/s, or 0");
 }
 
 static sn_status set_bool(const key *k, void *at, const char *text)
@@ -238,6 +263,9 @@ static sn_status set_value(sn_job_spec *spec, const key *k, const char *text)
         *(uint64_t *) at = bytes;
         break;
     }
+    case KEY_RATE:
+        SN_TRY(set_rate(k, at, text));
+        break;
     case KEY_MODEL:
         SN_TRY(set_model(spec, text));
         break;
@@ -526,6 +554,9 @@ static void write_value(const sn_job *job, const key *k, sn_str *out)
         break;
     case KEY_DTYPE:
         sn_str_add(out, *(const sn_dtype *) at == SN_BF16 ? "bf16" : "f32");
+        break;
+    case KEY_RATE:
+        sn_str_printf(out, *(const double *) at > 0 ? "%.17gbit/s" : "%.0f", *(const double *) at);
         break;
     case KEY_BYTES:
         sn_str_printf(out, "%llu", (unsigned long long) *(const uint64_t *) at);

@@ -107,6 +107,8 @@
       "hosts, emulated on this machine") \
     X("cards_per_host", "cards-per-host", "N", KEY_INT32, cards_per_host, 1, 4096, NULL, \
       "cards (workers) on each host") \
+    X("link", "link", "RATE", KEY_RATE, link_bits_per_s, 0, 0, NULL, \
+      "what each emulated host may send, such as 1Gbit/s; 0: what the machine can") \
     X("card", "card", "KIND", KEY_TEXT, card_kind, 0, 0, "cpu ref", \
       "card kind: cpu, ref") \
     X("seed", "seed", "N", KEY_INT, seed, 0, 9e18, NULL, \
@@ -119,6 +121,12 @@
       "windows of each validation on the way") \
     X("memory", "memory", "BYTES", KEY_BYTES, memory_limit, 0, 0, NULL, \
       "limit a card, such as 2GiB; 0: what there is") \
+    X("no_overlap", "no-overlap", "yes|no", KEY_BOOL, no_overlap, 0, 0, NULL, \
+      "wait for each collective where it is posted, to see what overlap brings") \
+    X("trace", "trace", "FILE", KEY_TEXT, trace, 0, 0, NULL, \
+      "a trace of a few steps of every card, for ui.perfetto.dev") \
+    X("trace_steps", "trace-steps", "N", KEY_INT, trace_steps, 1, 1000, NULL, \
+      "steps in the trace, after the first; default 3") \
     X("deadline", "deadline", "SECONDS", KEY_FLOAT, deadline_s, 0.1, 1e6, NULL, \
       "of any wait for a peer") \
     X("detection", "detection", "SECONDS", KEY_FLOAT, detect_s, 0.02, 1e6, NULL, \

@@ -162,7 +162,9 @@ sn_status sn_job_topology(const sn_job *job, sn_topo **ret)
             machine->card[c].flops_f32 = peak;
             machine->card[c].flops_bf16 = SN_MIN(machine->card[c].flops_bf16, peak);
         }
-    sn_status status = sn_topo_emulate(machine, job->hosts, job->cards_per_host, 8000, 3e9, ret);
+    sn_status status =
+        sn_topo_emulate(machine, job->hosts, job->cards_per_host, 8000,
+                        job->link_bits_per_s > 0 ? job->link_bits_per_s / 8 : 3e9, ret);
     sn_topo_free(machine);
     return status;
 }

@@ -245,6 +245,7 @@ static bool gather(sn_collector *c, sn_page *const *pages, int world, sn_step_me
         row->step_ns = SN_MAX(row->step_ns, s.step_ns);
         for (int k = 0; k < SN_TIME_KINDS; k++)
             row->time_ns[k] += s.time_ns[k] / world;
+        row->comm_ns += s.comm_ns / world;
         row->flops += s.flops;
         row->bytes_host += s.bytes_host;
         row->bytes_net += s.bytes_net;
@@ -286,6 +287,8 @@ void sn_collect(sn_collector *c, sn_page *const *pages, int world)
         c->steps++;
         c->tokens += row.tokens;
         c->time_ns += row.step_ns;
+        c->comm_ns += row.comm_ns;
+        c->exposed_ns += row.time_ns[SN_TIME_COLLECTIVE] + row.time_ns[SN_TIME_PIPELINE];
         c->flops += row.flops;
         c->last_loss = row.loss;
         if (!isnan(row.val_loss))

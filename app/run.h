@@ -3,7 +3,7 @@
  * run — a run's directory and what the launcher gathers from the workers' pages while it runs.
  *
  *   runs/ID/job.yaml  tokenizer.json  topology.yaml  plan.txt  calibration.json  metrics.jsonl
- *   rank-N.log  links.json  report.html  recorder-N.bin  checkpoints/     runs/latest -> ID */
+ *   rank-N.log  links.json  report.html  recorder-N.bin  trace-N.jsonl  checkpoints/     runs/latest -> ID */
 #ifndef SN_APP_RUN_H
 #define SN_APP_RUN_H
 
@@ -49,6 +49,9 @@ void sn_run_latest(const sn_run *run);
 sn_status sn_run_write(const sn_run *run, const char *name, const char *text);
 sn_status sn_run_path(const sn_run *run, const char *name, char out[4096]);
 
+/* trace.c: RUN/trace-RANK.jsonl of all ranks as one file. SN_ENOTFOUND: no rank has one. */
+sn_status sn_trace_join(const sn_run *run, int world, const char *file);
+
 /* Steps in the pages' rings → rows, in order, each once. */
 typedef struct sn_collector {
     sn_metrics *metrics;
@@ -59,6 +62,7 @@ typedef struct sn_collector {
     sn_status failed;      /* of writing metrics: said once */
     /* for the summary */
     int64_t steps, tokens, time_ns;
+    int64_t comm_ns, exposed_ns; /* communication under way; nothing was computed beside it */
     double flops, last_loss, last_val;
     double share[1024][3]; /* per rank: sums of compute, collective, pipeline time */
     double share_all[1024];

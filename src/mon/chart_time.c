@@ -45,6 +45,7 @@ mon_totals mon_sum(const sn_report *r)
         t.flops += positive(row->flops);
         t.bytes_host += (double) row->bytes_host;
         t.bytes_net += (double) row->bytes_net;
+        t.comm_ns += positive((double) row->comm_ns);
         if (positive(row->peak_flops) > 0)
             t.peak_flops = row->peak_flops;
     }

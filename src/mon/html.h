@@ -41,7 +41,7 @@ void mon_report_cards(const sn_report *r, sn_str *out);
 
 /* Sums over the run, for the head and the tables. */
 typedef struct mon_totals {
-    double ns, time_ns[SN_TIME_KINDS], tokens, flops, peak_flops, bytes_host, bytes_net;
+    double ns, time_ns[SN_TIME_KINDS], tokens, flops, peak_flops, bytes_host, bytes_net, comm_ns;
     int64_t rows;
 } mon_totals;
 mon_totals mon_sum(const sn_report *r);

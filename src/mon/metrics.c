@@ -105,7 +105,7 @@ static void row_text(sn_str *out, const sn_step_metrics *row)
     for (int k = 0; k < SN_TIME_KINDS; k++)
         sn_str_printf(out, "%s\"%s\":%lld", k ? "," : "", kind_name[k],
                       (long long) row->time_ns[k]);
-    sn_str_add(out, "}");
+    sn_str_printf(out, "},\"comm_ns\":%lld", (long long) row->comm_ns);
     field(out, "flops", row->flops);
     field(out, "peak_flops", row->peak_flops);
     sn_str_printf(out, ",\"bytes_host\":%lld,\"bytes_net\":%lld}\n",
@@ -191,6 +191,7 @@ static bool row_parse(const char *line, size_t n, sn_step_metrics *row)
             .grad_norm = real_of(o, "grad_norm"),
             .lr = real_of(o, "lr"),
             .step_ns = int_of(o, "step_ns"),
+            .comm_ns = int_of(o, "comm_ns"),
             .flops = real_of(o, "flops"),
             .peak_flops = real_of(o, "peak_flops"),
             .bytes_host = (uint64_t) int_of(o, "bytes_host"),

@@ -19,7 +19,7 @@
 #include "mon/recorder.h"
 
 #define SN_PAGE_MAGIC UINT32_C(0x534e5047) /* "SNPG" */
-#define SN_PAGE_VERSION 1
+#define SN_PAGE_VERSION 2
 #define SN_PAGE_BYTES 16384
 #define SN_PAGE_TEXT 200
 
@@ -50,6 +50,7 @@ typedef struct sn_page_step { /* one completed step of one worker */
     double loss, grad_norm, lr, val_loss;
     int64_t step_ns, tokens;
     int64_t time_ns[SN_TIME_KINDS];
+    int64_t comm_ns;
     double flops;
     uint64_t bytes_host, bytes_net;
 } sn_page_step;
@@ -79,6 +80,7 @@ typedef struct sn_page {
     double loss, grad_norm, lr;
     int64_t step_ns;
     int64_t time_ns[SN_TIME_KINDS];
+    int64_t comm_ns;                /* some transfer was under way, computing beside it or not */
     double flops;                   /* model FLOPs this worker did in it */
     uint64_t bytes_host, bytes_net; /* communicated in it: within the host, across hosts */
     int64_t tokens;                 /* of the whole job in it */
@@ -128,6 +130,8 @@ typedef struct sn_step_metrics {
     double loss, grad_norm, lr, val_loss /* NaN none */;
     int64_t step_ns;
     int64_t time_ns[SN_TIME_KINDS]; /* mean over the ranks */
+    int64_t comm_ns;                /* likewise: some transfer was under way; what of it is not in
+                                       time_ns[COLLECTIVE, PIPELINE] was hidden behind computing */
     double flops;                   /* of all ranks */
     double peak_flops;              /* of the cores the job uses, as measured at start */
     uint64_t bytes_host, bytes_net; /* of all ranks */

@@ -136,6 +136,16 @@ static void row_of_ns(sn_str *out, const char *key, double ns, const char *more)
     sn_str_done(&text);
 }
 
+/* What of the time under way was hidden: the rest is in the step's account of exposed waits. */
+static void communication(const mon_totals *t, sn_str *out)
+{
+    double exposed = t->time_ns[SN_TIME_COLLECTIVE] + t->time_ns[SN_TIME_PIPELINE];
+    char text[64];
+    snprintf(text, sizeof text, " a step, %.0f %% hidden behind computing",
+             100 * mon_share(SN_MAX(0, t->comm_ns - exposed), t->comm_ns));
+    row_of_ns(out, "communication under way", t->comm_ns / (double) t->rows, text);
+}
+
 static void speed_rows(const sn_report *r, const mon_totals *t, sn_str *out)
 {
     char a[32], text[64];
@@ -146,6 +156,8 @@ static void speed_rows(const sn_report *r, const mon_totals *t, sn_str *out)
         snprintf(text, sizeof text, "%sFLOP/s", sn_fmt_count(a, t->peak_flops));
         row(out, "peak of the cores, measured", text);
     }
+    if (t->rows && t->comm_ns > 0)
+        communication(t, out);
     row(out, "bytes a step, within hosts", sn_fmt_bytes(a, t->bytes_host / steps));
     row(out, "bytes a step, across hosts", sn_fmt_bytes(a, t->bytes_net / steps));
     if (r->link_latency_ns > 0 && r->link_bytes_per_s > 0) {

@@ -18,6 +18,7 @@ void sn_page_step_done(sn_page *page, int64_t step)
     row->step_ns = page->step_ns;
     row->tokens = page->tokens;
     memcpy(row->time_ns, page->time_ns, sizeof row->time_ns);
+    row->comm_ns = page->comm_ns;
     row->flops = page->flops;
     row->bytes_host = page->bytes_host;
     row->bytes_net = page->bytes_net;

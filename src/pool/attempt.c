@@ -127,7 +127,7 @@ sn_status pool_attempt_start(pool_attempt *a, const char *const *extra)
         close_fd(&a->worker[r].log_fd);
     }
     if (a->isolation == SN_ISOLATION_NAMESPACES)
-        SN_TRY(pool_network_create(a->host, a->hosts, &a->network));
+        SN_TRY(pool_network_create(a->host, a->hosts, a->job->link_bits_per_s, &a->network));
     for (int h = 0; h < a->hosts; h++)
         tell_agent(&a->host[h], POOL_GO);
     return SN_OK;

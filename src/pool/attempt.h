@@ -86,7 +86,7 @@ typedef struct pool_agent {
 int pool_agent_main(void *agent);
 
 /* A switch (bridge in a namespace of its own, held by *ret_fd) with a cable to each host's eth0. */
-sn_status pool_network_create(const pool_host *hosts, int n, int *ret_fd);
+sn_status pool_network_create(const pool_host *hosts, int n, double link_bits_per_s, int *ret_fd);
 void pool_network_address(char out[32], int host); /* "10.77.0.1" */
 
 #endif

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { LIMIT_S = 10 }; /* for any one ip command, which takes 2 ms */
+enum { LIMIT_S = 10 }; /* for any one ip or tc command, which takes 2 ms */
 
 void pool_network_address(char out[32], int host)
 {
@@ -78,7 +78,28 @@ static sn_status plug_hosts(const char *ip, const pool_host *hosts, int n)
     return status;
 }
 
-sn_status pool_network_create(const pool_host *hosts, int n, int *ret_fd)
+/* What each host sends goes through a bucket of tokens: it is the sender who is slowed down. */
+static sn_status shape_hosts(const pool_host *hosts, int n, double bits_per_s)
+{
+    char tc[256], script[128];
+    SN_TRY(sn_program_find("tc", tc));
+    snprintf(script, sizeof script,
+             "qdisc add dev eth0 root tbf rate %.0fbit burst 128kb latency 5ms\n", bits_per_s);
+    for (int h = 0; h < n; h++) {
+        sn_command command;
+        int netns;
+        SN_TRY(sn_netns_of(hosts[h].agent.pid, &netns));
+        sn_status status = ip_start(tc, script, netns, &command);
+        close(netns);
+        if (status >= 0)
+            status = sn_command_finish(&command, sn_now() + LIMIT_S * SN_SEC, NULL);
+        if (status < 0)
+            return sn_fail_in(status, "link of host %s", hosts[h].name);
+    }
+    return SN_OK;
+}
+
+sn_status pool_network_create(const pool_host *hosts, int n, double link_bits_per_s, int *ret_fd)
 {
     char ip[256];
     int netns;
@@ -88,6 +109,8 @@ sn_status pool_network_create(const pool_host *hosts, int n, int *ret_fd)
     status = make_switch(ip, hosts, n, netns);
     if (status >= 0)
         status = plug_hosts(ip, hosts, n);
+    if (status >= 0 && link_bits_per_s > 0)
+        status = shape_hosts(hosts, n, link_bits_per_s);
     if (status >= 0)
         *ret_fd = netns;
     else

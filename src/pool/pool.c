@@ -62,7 +62,7 @@ static void launch(pool_launcher *l, int number)
     const char *const *extra = job->on_attempt ? job->on_attempt(job->ctx, number) : NULL;
     sn_status status = try_launch(l, number, extra);
     bool fall_back = number == 0 && job->isolation == SN_ISOLATION_AUTO &&
-                     l->isolation == SN_ISOLATION_NAMESPACES;
+                     job->link_bits_per_s <= 0 && l->isolation == SN_ISOLATION_NAMESPACES;
     if (status < 0 && fall_back) {
         char text[600];
         snprintf(text, sizeof text, "%s; going on with process groups as hosts", sn_errmsg());
@@ -199,15 +199,21 @@ static sn_status check(const sn_pool_job *job)
 static sn_status choose_isolation(const sn_pool_job *job, sn_isolation *ret)
 {
     *ret = SN_ISOLATION_GROUPS;
+    bool apart = job->world > job->cards_per_host;
+    if (job->isolation == SN_ISOLATION_GROUPS && apart && job->link_bits_per_s > 0)
+        return sn_fail(SN_ENOTSUP, "a link that is slowed down needs hosts in namespaces, not "
+                                   "process groups: leave the isolation to auto");
     if (job->isolation == SN_ISOLATION_GROUPS)
         return SN_OK;
-    if (job->isolation == SN_ISOLATION_AUTO && job->world <= job->cards_per_host)
+    if (job->isolation == SN_ISOLATION_AUTO && !apart)
         return SN_OK;
     sn_status status = sn_pool_namespaces_possible();
     if (status >= 0) {
         *ret = SN_ISOLATION_NAMESPACES;
     } else if (job->isolation == SN_ISOLATION_NAMESPACES) {
         return status;
+    } else if (job->link_bits_per_s > 0) {
+        return sn_fail_in(SN_ENOTSUP, "a link that is slowed down needs hosts in namespaces");
     } else if (job->on_note) {
         char text[600];
         snprintf(text, sizeof text, "hosts are process groups without a network of their own: %s",

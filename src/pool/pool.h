@@ -47,6 +47,8 @@ typedef struct sn_pool_job {
     /* AUTO: namespaces when there is more than one host and they can be had, else groups (and why
      * is said through on_note). */
     sn_isolation isolation;
+    double link_bits_per_s;  /* what each emulated host may send; 0: what the machine can. Wants
+                               namespaces: SN_ENOTSUP without */
     const char *const *argv; /* NULL-terminated: program path and first words, e.g.
                                 {"/proc/self/exe", "worker", "--run", DIR} */
     const char *log_dir;     /* rank R's stdout and stderr go to LOG_DIR/rank-R.log (appended);

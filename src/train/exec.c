@@ -32,6 +32,8 @@ typedef struct action {
 typedef struct ticket {
     sn_time_kind account; /* of a wait for it */
     bool forward;         /* its operation is part of the forward pass */
+    int post;             /* the instruction that posts it */
+    sn_time posted;       /* while traced */
 } ticket;
 
 struct sn_exec {
@@ -48,7 +50,12 @@ struct sn_exec {
     train_wires *wires;  /* NULL: nothing is encoded */
     sn_exec_wire wire;
     ticket *ticket;        /* [tickets] */
+    int *flying;           /* [tickets] those under way, `open` of them */
     int open;              /* tickets under way */
+    sn_time flying_since;  /* open > 0: since when */
+    int64_t flying_ns;     /* time with something under way, until then */
+    bool alone;            /* nothing is computed while a collective is under way */
+    train_trace *trace;    /* NULL: nobody wants one */
     sn_page *page;         /* says what is being done; may be NULL */
     sn_recorder *recorder; /* likewise */
     sn_arena *arena;       /* of the texts for it */
@@ -182,7 +189,8 @@ static sn_status prepare_transfer(sn_exec *e, const sn_instr *n, action *a)
     if (!e->coll)
         return sn_fail(SN_EINVAL, "a program of one card asks for a transfer");
     a->ticket = n->ticket;
-    e->ticket[n->ticket] = (ticket){SN_TIME_PIPELINE, a->forward};
+    e->ticket[n->ticket] = (ticket){
+        .account = SN_TIME_PIPELINE, .forward = a->forward, .post = (int) (n - e->program->instr)};
     if (n->kind == SN_INSTR_COLL) {
         if (e->plan->group[n->group].axis != SN_AXIS_PIPELINE)
             e->ticket[n->ticket].account = SN_TIME_COLLECTIVE;
@@ -275,6 +283,7 @@ sn_status sn_exec_create(const sn_plan *plan, const sn_program *program, sn_card
     e->req = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->req));
     e->coded = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->coded));
     e->ticket = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->ticket));
+    e->flying = sn_alloc((size_t) SN_MAX(1, program->tickets) * sizeof(*e->flying));
     sn_status status = place_slots(e);
     if (status >= 0)
         status = join_groups(e, deadline);
@@ -300,6 +309,7 @@ void sn_exec_free(sn_exec *e)
             sn_coll_group_free(e->group[i]);
     free(e->group);
     free(e->ticket);
+    free(e->flying);
     free(e->own);
     free(e->at);
     free(e->actions);
@@ -317,6 +327,21 @@ void sn_exec_tell(sn_exec *e, sn_page *page)
 void sn_exec_record(sn_exec *e, sn_recorder *recorder)
 {
     e->recorder = recorder;
+}
+
+void sn_exec_overlap(sn_exec *e, bool overlap)
+{
+    e->alone = !overlap;
+}
+
+int64_t sn_exec_flying_ns(const sn_exec *e)
+{
+    return e->flying_ns;
+}
+
+void train_exec_trace(sn_exec *e, train_trace *trace)
+{
+    e->trace = trace;
 }
 
 void *sn_exec_slot(sn_exec *e, int slot)
@@ -407,18 +432,41 @@ static sn_status post(sn_exec *e, const action *a, sn_time deadline, sn_coll_req
     return sn_coll_recv(e->coll, a->peer, a->tag, a->out[0], a->bytes, deadline, ret);
 }
 
-/* Give back the requests that are done: the pool behind `post` is finite. */
+static void takes_off(sn_exec *e, int t)
+{
+    sn_time now = e->open == 0 || e->trace ? sn_now() : 0;
+    if (e->open == 0)
+        e->flying_since = now;
+    e->ticket[t].posted = now;
+    e->flying[e->open++] = t;
+}
+
+/* Number k of those under way is done. */
+static void lands(sn_exec *e, int k)
+{
+    int t = e->flying[k];
+    e->req[t] = NULL;
+    e->coded[t] = NULL;
+    e->flying[k] = e->flying[--e->open];
+    if (e->open > 0 && !e->trace)
+        return;
+    sn_time now = sn_now();
+    if (e->open == 0)
+        e->flying_ns += now - e->flying_since;
+    if (e->trace && e->ticket[t].posted)
+        train_trace_add(e->trace, e->ticket[t].post, e->ticket[t].posted, now);
+}
+
+/* Give back the requests that are done: the pool behind `post` is finite, and when a transfer ended
+ * is known as of the end of the kernel beside it. */
 static sn_status reap(sn_exec *e)
 {
-    for (int t = 0; t < e->program->tickets; t++) {
-        if (!e->req[t] && !e->coded[t])
-            continue;
+    for (int k = e->open - 1; k >= 0; k--) {
+        int t = e->flying[k];
         sn_status status = e->coded[t] ? sn_compress_test(e->coded[t]) : sn_coll_test(e->req[t]);
         if (status == SN_PENDING)
             continue;
-        e->req[t] = NULL;
-        e->coded[t] = NULL;
-        e->open--;
+        lands(e, k);
         if (status < 0)
             return status;
     }
@@ -438,45 +486,55 @@ static sn_status start(sn_exec *e, const action *a, sn_time patience)
     }
     SN_TRY(status);
     e->req[a->ticket] = req;
-    e->open++;
+    takes_off(e, a->ticket);
     return SN_OK;
 }
 
-static void progress(sn_exec *e)
+static sn_status progress(sn_exec *e)
 {
     sn_coll_progress(e->coll);
     if (e->wires)
         train_wires_progress(e->wires);
+    return reap(e);
 }
 
-static sn_status finish_coded(sn_exec *e, const action *a, meter *m)
+/* Wait for a ticket; one that was reaped is done. */
+static sn_status finish(sn_exec *e, const action *a, sn_time_kind account, meter *m)
 {
-    sn_compress *z = e->coded[a->ticket];
-    sn_status status = sn_compress_test(z);
+    int k = 0, t = a->ticket;
+    sn_coll_req *req = e->req[t];
+    sn_compress *z = e->coded[t];
+    if (!req && !z)
+        return SN_OK;
+    sn_status status = z ? sn_compress_test(z) : sn_coll_test(req);
     if (status == SN_PENDING) {
-        switch_to(m, a->account);
-        status = sn_compress_wait(z);
+        sn_time since = e->trace ? sn_now() : 0;
+        switch_to(m, account);
+        status = z ? sn_compress_wait(z) : sn_coll_wait(req);
+        if (e->trace)
+            train_trace_add(e->trace, train_trace_wait(e->ticket[t].post), since, sn_now());
     }
-    e->coded[a->ticket] = NULL;
-    e->open--;
+    while (e->flying[k] != t)
+        k++;
+    lands(e, k);
     return status;
 }
 
-static sn_status finish(sn_exec *e, const action *a, meter *m)
+static sn_status run_kernel(sn_exec *e, const action *a, meter *m)
 {
-    if (e->coded[a->ticket])
-        return finish_coded(e, a, m);
-    sn_coll_req *req = e->req[a->ticket];
-    if (!req)
-        return SN_OK; /* reaped earlier */
-    sn_status status = sn_coll_test(req);
-    if (status == SN_PENDING) {
-        switch_to(m, a->account);
-        status = sn_coll_wait(req);
-    }
-    e->req[a->ticket] = NULL;
-    e->open--;
-    return status;
+    switch_to(m, a->account);
+    sn_time since = e->trace ? sn_now() : 0;
+    SN_TRY(sn_kernel_run(a->kernel, a->in, a->out));
+    if (e->trace)
+        train_trace_add(e->trace, (int) (a - e->actions), since, sn_now());
+    return e->open > 0 ? progress(e) : SN_OK;
+}
+
+static sn_status run_post(sn_exec *e, const action *a, sn_time patience, meter *m)
+{
+    SN_TRY(start(e, a, patience));
+    return e->alone && a->kind == SN_INSTR_COLL ? finish(e, a, e->ticket[a->ticket].account, m)
+                                                : SN_OK;
 }
 
 static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time deadline,
@@ -494,16 +552,12 @@ static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time
             sn_page_op(e->page, a->begins, 0);
             sn_recorder_doing(e->recorder, a->begins);
         }
-        if (a->kind == SN_INSTR_KERNEL) {
-            switch_to(&m, a->account);
-            status = sn_kernel_run(a->kernel, a->in, a->out);
-            if (e->open > 0)
-                progress(e);
-        } else if (a->kind == SN_INSTR_WAIT) {
-            status = finish(e, a, &m);
-        } else {
-            status = start(e, a, patience);
-        }
+        if (a->kind == SN_INSTR_KERNEL)
+            status = run_kernel(e, a, &m);
+        else if (a->kind == SN_INSTR_WAIT)
+            status = finish(e, a, a->account, &m);
+        else
+            status = run_post(e, a, patience, &m);
     }
     book(&m);
     return status < 0 ? failed(e, i - 1, status) : SN_OK;

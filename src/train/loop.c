@@ -16,7 +16,15 @@
 
 #define SKIPS_MAX 10 /* steps in a row without a finite gradient before the job gives up */
 
-enum { VOTE_STOP, VOTE_TIME, VOTE_HOST = VOTE_TIME + SN_TIME_KINDS, VOTE_NET, VOTE_FLOPS, VOTES };
+enum {
+    VOTE_STOP,
+    VOTE_TIME,
+    VOTE_HOST = VOTE_TIME + SN_TIME_KINDS,
+    VOTE_NET,
+    VOTE_FLOPS,
+    VOTE_COMM,
+    VOTES
+};
 
 typedef struct loop {
     train_worker *w;
@@ -26,6 +34,7 @@ typedef struct loop {
     sn_coll_stats before; /* at the step's start */
     sn_step_metrics row;  /* of the step before, this rank's part of the sums */
     bool pending;         /* row waits for the next vote */
+    int64_t flying_ns;    /* sn_exec_flying_ns at the step's start */
 } loop;
 
 sn_time train_deadline(const train_worker *w)
@@ -57,6 +66,7 @@ static sn_status vote_post(loop *l)
     v[VOTE_HOST] = (float) l->row.bytes_host;
     v[VOTE_NET] = (float) l->row.bytes_net;
     v[VOTE_FLOPS] = (float) l->row.flops;
+    v[VOTE_COMM] = (float) l->row.comm_ns;
     if (!w->coll) {
         memcpy(w->tally, v, VOTES * sizeof(*v));
         return SN_OK;
@@ -83,6 +93,7 @@ static sn_status emit(loop *l)
     row.bytes_host = (uint64_t) w->tally[VOTE_HOST];
     row.bytes_net = (uint64_t) w->tally[VOTE_NET];
     row.flops = (double) w->tally[VOTE_FLOPS];
+    row.comm_ns = (int64_t) (w->tally[VOTE_COMM] / (float) w->world);
     if (w->opts->on_step)
         w->opts->on_step(w->opts->ctx, &row);
     sn_status status = w->metrics ? sn_metrics_add(w->metrics, &row) : SN_OK;
@@ -151,6 +162,7 @@ static void publish(train_worker *w, const sn_step_metrics *row)
     put_int(&p->step_ns, row->step_ns);
     for (int k = 0; k < SN_TIME_KINDS; k++)
         put_int(&p->time_ns[k], row->time_ns[k]);
+    put_int(&p->comm_ns, row->comm_ns);
     put_int(&p->tokens, row->tokens);
     __atomic_store_n(&p->bytes_host, row->bytes_host, __ATOMIC_RELAXED);
     __atomic_store_n(&p->bytes_net, row->bytes_net, __ATOMIC_RELAXED);
@@ -170,6 +182,7 @@ static void measure(loop *l, int64_t step, sn_time began, const int64_t time_ns[
                              .lr = sn_job_lr(w->job, step),
                              .val_loss = NAN,
                              .step_ns = sn_now() - began,
+                             .comm_ns = sn_exec_flying_ns(w->exec) - l->flying_ns,
                              .flops = w->plan->cost.flops / w->world,
                              .peak_flops = w->peak_flops,
                              .bytes_host = now.bytes_host - l->before.bytes_host,
@@ -204,12 +217,24 @@ static sn_status check_finite(loop *l)
                    l->row.loss, l->row.grad_norm, SKIPS_MAX, l->w->job->optimizer.lr);
 }
 
+/* The steps of a trace are the second and those after it: the first one warms up. */
+static void trace(train_worker *w, int64_t step)
+{
+    if (!w->trace || step == w->result.first_step)
+        return;
+    train_trace_step(w->trace, step);
+    if (train_trace_over(w->trace, step))
+        train_end_trace(w);
+}
+
 static sn_status one_step(loop *l, int64_t step)
 {
     train_worker *w = l->w;
     int64_t time_ns[SN_TIME_KINDS] = {0};
     sn_time began = sn_now();
     sn_recorder_step(w->recorder, step);
+    trace(w, step);
+    l->flying_ns = sn_exec_flying_ns(w->exec);
     SN_TRY(vote_post(l));
     if (w->prefetch)
         SN_TRY(train_prefetch_take(w->prefetch, train_deadline(w)));
@@ -283,6 +308,7 @@ static sn_status between(loop *l)
 static sn_status leave(loop *l)
 {
     train_worker *w = l->w;
+    train_end_trace(w);
     SN_TRY(save(w, true));
     SN_TRY(train_tell_compression(w));
     w->result.stopped = l->stop && w->at.step < w->job->steps;

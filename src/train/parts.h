@@ -35,6 +35,25 @@ int train_wires_pieces(const train_wires *s, sn_arena *arena, sn_piece **ret);
 sn_status train_wires_load(train_wires *s, const sn_ckpt *c, int *ret_sources);
 train_wires *train_exec_wires(const sn_exec *e); /* NULL: none */
 
+/* ---- trace.c: when each instruction of a few steps ran, and each transfer was under way ---- */
+typedef struct train_trace train_trace;
+train_trace *train_trace_open(const sn_plan *plan, const sn_program *program, int64_t steps,
+                              const char *run_dir);
+void train_trace_close(train_trace *t); /* NULL is fine */
+/* A step begins: events are kept until as many steps as were asked for are over. */
+void train_trace_step(train_trace *t, int64_t step);
+/* An instruction: a kernel's time, or how long a transfer was under way. Full or over: ignored. */
+void train_trace_add(train_trace *t, int instr, sn_time begin, sn_time end);
+/* The event of standing still for what this instruction posted. */
+static inline int train_trace_wait(int instr)
+{
+    return ~instr;
+}
+bool train_trace_over(const train_trace *t, int64_t step);
+/* RUN/trace-RANK.jsonl: a trace event of Chrome's format on each line, without the brackets. */
+sn_status train_trace_write(const train_trace *t, const char *run_dir, const char *host);
+void train_exec_trace(sn_exec *e, train_trace *trace);
+
 /* ---- compression.c: which codec ---- */
 #define TRAIN_AUTO_GRADIENTS "ternary" /* doc/compression.md says why */
 /* The other way for parameters that nobody said must be kept; false: there is none. */
@@ -150,6 +169,7 @@ typedef struct train_worker {
     sn_coll_group *all; /* the whole job, for what is no part of a program */
     sn_exec *exec;
     train_feed feed;
+    train_trace *trace;       /* NULL: none, or written */
     train_prefetch *prefetch; /* NULL: batches are filled as they are needed */
     int64_t *window;          /* [batch], for evaluating */
     sn_piece *save, *load;
@@ -177,6 +197,9 @@ void train_say(train_worker *w, const char *text);
 sn_status train_gather(train_worker *w, sn_exec_wire wire);
 /* What compression saved, in w->result and RUN/compression.json. Collective. */
 sn_status train_tell_compression(train_worker *w);
+/* Write what was traced, if anything, and trace no more. A file that cannot be written is a
+ * warning. */
+void train_end_trace(train_worker *w);
 sn_status train_evaluate(train_worker *w, int64_t windows_max, double *ret_loss);
 sn_status train_save(train_worker *w);
 sn_status train_restore(train_worker *w);

@@ -54,13 +54,17 @@ typedef struct sn_job {
         const char *dir; /* NULL: RUN/checkpoints */
     } checkpoint;
     int hosts, cards_per_host;
+    double link_bits_per_s; /* what an emulated host may send to the others; 0: unshaped */
     const char *card_kind; /* "cpu" or "ref" */
     uint64_t seed;
     int64_t eval_every;   /* steps; 0: only at the end */
     int64_t eval_samples; /* for the ones on the way; the last uses all held-out text */
     uint64_t memory_limit;
-    double deadline_s; /* of any wait, 0: 30 */
-    double detect_s;   /* silence after which a peer counts as lost: for sn_net_opts, 0: 0.1 */
+    bool no_overlap;     /* wait for each collective where it is posted */
+    const char *trace;   /* file for a trace of a few steps; NULL: none */
+    int64_t trace_steps; /* 0: 3 */
+    double deadline_s;   /* of any wait, 0: 30 */
+    double detect_s;     /* silence after which a peer counts as lost: for sn_net_opts, 0: 0.1 */
 } sn_job;
 
 /* of step 0, 1, …; step `steps`-1 gets lr_min (about) */
@@ -145,6 +149,12 @@ void sn_exec_tell(sn_exec *e, sn_page *page);
 /* The same into the flight recorder (borrowed; NULL: none). */
 void sn_exec_record(sn_exec *e, sn_recorder *recorder);
 void *sn_exec_slot(sn_exec *e, int slot);
+/* false: each collective is waited for where it is posted, so nothing is computed beside it. What
+ * overlap brings can then be measured. */
+void sn_exec_overlap(sn_exec *e, bool overlap);
+/* How long in all some collective or transfer of this card was under way, computing beside it or
+ * not; as of the end of the kernel during which it ended. */
+int64_t sn_exec_flying_ns(const sn_exec *e);
 
 /* How what the plan encodes between hosts travels from now on, on all ranks alike. */
 typedef enum sn_exec_wire {

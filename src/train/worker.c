@@ -350,12 +350,29 @@ static sn_status make_executor(train_worker *w)
     SN_TRY(sn_exec_create(w->plan, w->program, w->card, w->coll, train_deadline(w), &w->exec));
     sn_exec_tell(w->exec, w->page);
     sn_exec_record(w->exec, w->recorder);
+    sn_exec_overlap(w->exec, !w->job->no_overlap);
+    if (w->job->trace && w->opts->run_dir)
+        w->trace = train_trace_open(w->plan, w->program, w->job->trace_steps, w->opts->run_dir);
+    train_exec_trace(w->exec, w->trace);
     SN_TRY(train_feed_init(w->plan, w->program, w->exec, w->arena, &w->feed));
     w->window = SN_NEW_N(w->arena, int64_t, w->job->batch);
     collect_saves(w);
     w->loads = train_state_pieces(w->plan, w->program, w->exec, false, w->arena, &w->load);
     w->peak_flops = peak_flops(w);
     return SN_OK;
+}
+
+void train_end_trace(train_worker *w)
+{
+    const sn_topo *t = w->opts->topo;
+    if (!w->trace)
+        return;
+    const char *host = w->net ? sn_net_host_name(w->net, w->rank) : t->host[0].name;
+    if (train_trace_write(w->trace, w->opts->run_dir, host) < 0)
+        train_warn(w, "going on without it");
+    train_exec_trace(w->exec, NULL);
+    train_trace_close(w->trace);
+    w->trace = NULL;
 }
 
 static sn_status open_metrics(train_worker *w)
@@ -434,6 +451,7 @@ sn_status train_worker_open(train_worker *w, sn_boot *boot, const sn_net_opts *n
 void train_worker_close(train_worker *w)
 {
     sn_metrics_close(w->metrics);
+    train_trace_close(w->trace);
     train_prefetch_close(w->prefetch);
     sn_exec_free(w->exec);
     sn_card_close(w->card);

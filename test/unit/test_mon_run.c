@@ -50,6 +50,7 @@ static sn_step_metrics row_of(int64_t step)
                              .flops = 3.8e9,
                              .peak_flops = 1e11,
                              .bytes_host = 1 << 20,
+                             .comm_ns = 700 + step,
                              .bytes_net = 1 << 18};
 }
 

@@ -476,7 +476,7 @@ static void test_network_refused(void **state)
     }
     int fds = descriptors(), fd = -1;
     pool_host nowhere = {.name = "h0", .agent = {.pid = 1 << 30}};
-    assert_true(pool_network_create(&nowhere, 1, &fd) < 0);
+    assert_true(pool_network_create(&nowhere, 1, 0, &fd) < 0);
     assert_says(sn_errmsg(), "cannot wire the emulated hosts: ip -batch - failed: ");
     assert_says(sn_errmsg(), "No such process");
     assert_int_equal(fd, -1);
