@@ -52,10 +52,12 @@ static void fill_state(const card_state *c)
     }
 }
 
-static sn_status run_program(card_state *c, int first)
+static sn_status run_program(card_state *c, bool gather)
 {
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    return sn_exec_run(c->exec, first, c->program->instrs, sn_now() + 60 * SN_SEC, time_ns);
+    sn_time deadline = sn_now() + 60 * SN_SEC;
+    return gather ? sn_exec_gather(c->exec, deadline, time_ns)
+                  : sn_exec_run(c->exec, deadline, time_ns);
 }
 
 static sn_status one_step(card_state *c, double *ret_loss)
@@ -71,7 +73,7 @@ static sn_status one_step(card_state *c, double *ret_loss)
                             (float) (1 / (1 - pow(0.999, t))),
                             0};
     memcpy(h, hyper, sizeof hyper);
-    SN_TRY(run_program(c, 0));
+    SN_TRY(run_program(c, false));
     const float *scalars = sn_exec_slot(c->exec, c->program->scalars);
     *ret_loss = (double) scalars[0];
     return isfinite(*ret_loss) ? SN_OK : sn_fail(SN_EFAIL, "the loss is %g", *ret_loss);
@@ -114,7 +116,7 @@ static sn_status gpt_open(sn_boot *boot, const bench_job *job, void **ret)
     SN_TRY(sn_exec_create(c->plan, c->program, c->card, c->coll, deadline, &c->exec));
     fill_inputs(c);
     fill_state(c);
-    return run_program(c, c->program->gather_first);
+    return run_program(c, true);
 }
 
 /* ---- in the harness ---- */

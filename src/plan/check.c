@@ -192,6 +192,8 @@ static void check_rank(const sn_plan *plan, const sn_program *p, sn_arena *arena
     for (int i = 0; i < p->instrs; i++) {
         if (i == p->gather_first)
             SN_ASSERT(f.flights == 0); /* it can be run alone */
+        SN_ASSERT((p->instr[i].phase == SN_PHASE_GATHER) ==
+                  (i >= p->gather_first && i < p->gather_last));
         check_instr(plan, &f, i);
     }
     SN_ASSERT(f.flights == 0);

@@ -15,13 +15,13 @@
 
 enum { SHORT = 3 }; /* micro-batches: the first, one as all others, the last */
 typedef enum unit_kind { FORWARD_FIRST, FORWARD, BACKWARD_FIRST, BACKWARD, LAST, UNITS } unit_kind;
-typedef enum event_kind { RECEIVED, SEND, SENT } event_kind;
+typedef enum event_kind { RECEIVED, SEND, SENT, GATHERED } event_kind;
 
 typedef struct event {
     event_kind kind;
     int link;     /* among those of the stage, received or sent */
     double after; /* work since the event before */
-    double ns;    /* SEND: how long it takes */
+    double ns;    /* SEND: how long it takes; GATHERED: when, from the start of the step */
 } event;
 
 typedef struct unit {
@@ -114,7 +114,9 @@ static void record_instr(recording *r, int at)
     if (in->kind == SN_INSTR_KERNEL) {
         plan_clock_kernel(&r->clock, in);
     } else if (in->kind == SN_INSTR_WAIT) {
-        if (r->clock.is_coll[in->ticket])
+        if (r->k->p->instr[r->post[in->ticket]].phase == SN_PHASE_GATHER)
+            record(r, GATHERED, 0, r->clock.done[in->ticket]);
+        else if (r->clock.is_coll[in->ticket])
             plan_clock_coll_done(&r->clock, in->ticket);
         else
             record(r, r->k->p->instr[r->post[in->ticket]].kind == SN_INSTR_RECV ? RECEIVED : SENT,
@@ -218,6 +220,8 @@ static void learn(closed *x, int number)
         bool end = u == 2 * SHORT - 1;
         record_unit(&r, &k->unit[kind_of(&order[u], SHORT)], u == 0 ? 0 : unit_at[u],
                     end ? k->p->instrs : unit_at[u + 1]);
+        if (u == 0) /* gathering is over long before the next that uses these wires */
+            r.clock.coll_free[PLAN_DATA] = r.clock.now;
     }
     measure_memory(x, k, order, unit_at);
     k->aside = plan_wire_memory(x->plan, k->p);
@@ -231,6 +235,12 @@ static bool run_event(closed *x, int s, const event *e, int micro)
     const plan_alike *a = &x->alike;
     plan_clock *c = &x->stage[s].clock;
     int64_t micros = x->m->micros;
+    if (e->kind == GATHERED) { /* it began with the step, whenever the stage does */
+        double wait = fmax(0, e->ns - c->now);
+        c->coll_wait += wait;
+        c->now += wait;
+        return true;
+    }
     if (e->kind == RECEIVED) {
         double at = x->arrived[a->in[a->in_at[s] + e->link] * micros + micro];
         c->now = fmax(c->now, at);

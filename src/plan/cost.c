@@ -78,9 +78,9 @@ void plan_clock_coll(plan_clock *c, const sn_instr *in)
     int which = axis == SN_AXIS_TENSOR ? PLAN_TENSOR : axis == SN_AXIS_DATA ? PLAN_DATA : 2;
     double ns = in->wire ? plan_price_wire(price, c->plan, &c->p->wire[in->wire - 1], in)
                          : plan_price_coll(price, which, in->coll, in->dtype, in->count);
-    c->coll_free = fmax(c->now, c->coll_free) + ns;
+    c->coll_free[which] = fmax(c->now, c->coll_free[which]) + ns;
     c->coll += ns;
-    c->done[in->ticket] = c->coll_free;
+    c->done[in->ticket] = c->coll_free[which];
     c->is_coll[in->ticket] = true;
 }
 

@@ -416,6 +416,7 @@ static void start(emitter *e, const sn_plan *plan, int rank, int micros)
 static sn_program *write_program(emitter *e)
 {
     emit_persistent(e);
+    emit_gather(e);
     emit_units(e);
     if (e->unit_at)
         e->unit_at[2 * e->micros] = e->p->instrs;

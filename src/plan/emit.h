@@ -43,6 +43,7 @@ typedef struct emitter {
                   micro-batches share */
     emit_ticket *ticket;
     int open;     /* all tickets before it are done */
+    int gathers;  /* the tickets of gathering are those before it */
     int *pending; /* [slots] ticket that will fill the slot + 1, 0 none */
     int params, grads, master, moment1, moment2, seen; /* flat slots, -1 none */
     int *param_slot, *grad_slot;                       /* [values] views, -1 none */
@@ -81,6 +82,7 @@ void emit_persistent(emitter *e); /* parameters, gradients, masters, moments, sc
 /* slot -1: it is in its gradient already */
 void emit_contribution(emitter *e, int value, int slot);
 int emit_gradient_slot(emitter *e, int value, uint32_t *ret_accumulate); /* -1: not directly */
+void emit_gather(emitter *e); /* working parameters from the masters, as they are needed */
 void emit_optimizer(emitter *e);
 void emit_states(emitter *e);
 void emit_block(const emitter *e, int v, int64_t begin[SN_RANK_MAX], int64_t extent[SN_RANK_MAX]);

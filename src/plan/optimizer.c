@@ -237,6 +237,16 @@ static void adamw(emitter *e)
     }
 }
 
+/* What reads a parameter of a bucket waits for its gathering. */
+static void readers_wait(emitter *e, int bucket, int gathered)
+{
+    for (int i = 0; i < e->layout->params; i++) {
+        const plan_param *p = &e->layout->param[i];
+        if (p->bucket == bucket)
+            e->pending[e->param_slot[p->value]] = e->pending[gathered];
+    }
+}
+
 /* The same when the cards bring each other's seen parameters up to date. */
 static void gather_encoded(emitter *e)
 {
@@ -247,6 +257,8 @@ static void gather_encoded(emitter *e)
         seen[i] = emit_view(e, e->seen, "seen.bucket", b->at, SN_SHAPE(b->count));
         int from = emit_view(e, e->master, "master.bucket", mine.shard_at, SN_SHAPE(mine.count));
         emit_wire(e, SN_ALL_GATHER, i, from, seen[i], mine.count, 1);
+        if (e->seen == e->params)
+            readers_wait(e, i, seen[i]);
     }
     for (int i = e->layout->buckets - 1; i >= 0 && e->seen != e->params; i--) {
         const plan_bucket *b = &e->layout->bucket[i];
@@ -274,9 +286,20 @@ static void gather(emitter *e)
             emit_kernel(e, SN_OP_COPY, (sn_attr){0}, &from, 1, &to, 1, 0);
             from = to;
         }
-        if (shards(e) > 1)
-            emit_coll(e, SN_AXIS_DATA, SN_ALL_GATHER, SN_SUM, from, all, mine.count, 1);
+        if (shards(e) == 1)
+            continue;
+        emit_coll(e, SN_AXIS_DATA, SN_ALL_GATHER, SN_SUM, from, all, mine.count, 1);
+        readers_wait(e, i, all);
     }
+}
+
+void emit_gather(emitter *e)
+{
+    e->phase = SN_PHASE_GATHER;
+    e->p->gather_first = e->p->instrs;
+    gather(e);
+    e->p->gather_last = e->p->instrs;
+    e->gathers = e->p->tickets;
 }
 
 void emit_optimizer(emitter *e)
@@ -287,11 +310,9 @@ void emit_optimizer(emitter *e)
     if (e->plan->world > 1)
         emit_coll(e, SN_AXIS_WORLD, SN_ALL_REDUCE, SN_SUM, e->p->scalars, e->p->scalars, 2, 2);
     e->phase = SN_PHASE_OPTIMIZER;
+    for (int t = 0; t < e->gathers; t++) /* of parameters that nothing has read */
+        emit_wait(e, t);
     adamw(e);
-    emit_wait_all(e);
-    e->phase = SN_PHASE_GATHER;
-    e->p->gather_first = e->p->instrs;
-    gather(e);
     emit_wait_all(e);
 }
 

@@ -253,10 +253,11 @@ typedef struct sn_program {
     sn_state *state;
     sn_wire *wire;
     int hyper, scalars, result; /* slots, -1 none */
-    /* where the working parameters come from after a load or init: gather instructions (phase
-     * GATHER of the step) are [gather_first, instrs): running only these rebuilds them from the
-     * masters */
-    int gather_first;
+    /* Where the working parameters come from: [gather_first, gather_last) of phase GATHER posts what
+     * rebuilds them from the masters, at the start of the step; the first reader of each waits for
+     * it. Running only these and waiting for what is under way does the same after a load. Where
+     * nothing has changed the masters since, a step may leave them out. */
+    int gather_first, gather_last;
 } sn_program;
 
 sn_status sn_plan_program(const sn_plan *plan, int rank, sn_program **ret);

@@ -177,7 +177,7 @@ typedef struct plan_clock { /* of one card */
     const sn_plan *plan;
     const sn_program *p;
     int at;
-    double now, coll_free;
+    double now, coll_free[PLAN_AXES + 1];
     double compute, optimizer, coll; /* work */
     double coll_wait;                /* not hidden */
     double *done;                    /* [tickets] when it completes, < 0: a receive not sent yet */

@@ -54,6 +54,8 @@ struct sn_exec {
     int open;              /* tickets under way */
     sn_time flying_since;  /* open > 0: since when */
     int64_t flying_ns;     /* time with something under way, until then */
+    bool updates;          /* the program changes the masters */
+    bool fresh;            /* the working parameters are those of the masters */
     bool alone;            /* nothing is computed while a collective is under way */
     train_trace *trace;    /* NULL: nobody wants one */
     sn_page *page;         /* says what is being done; may be NULL */
@@ -217,11 +219,13 @@ static sn_status prepare_transfer(sn_exec *e, const sn_instr *n, action *a)
     return SN_OK;
 }
 
-/* Is this part of computing the loss alone? What comes from a forward node, the clearing of the
- * scalars before, and their sum over the job after. */
+/* Is this part of computing the loss alone? The parameters, what comes from a forward node, the
+ * clearing of the scalars before, and their sum over the job after. */
 static bool is_forward(const sn_exec *e, const sn_instr *n)
 {
     int scalars = e->program->scalars;
+    if (n->phase == SN_PHASE_GATHER)
+        return true;
     if (n->node >= 0)
         return !e->plan->graph->node[n->node].backward;
     return scalars >= 0 && n->outs > 0 && n->out[0] == scalars;
@@ -253,6 +257,7 @@ static sn_status prepare(sn_exec *e, sn_card *card)
         const sn_instr *n = &e->program->instr[i];
         action *a = &e->actions[i];
         a->kind = n->kind;
+        e->updates |= n->phase == SN_PHASE_OPTIMIZER;
         a->forward = is_forward(e, n);
         sn_status status = SN_OK;
         if (n->kind == SN_INSTR_KERNEL) {
@@ -337,6 +342,11 @@ void sn_exec_overlap(sn_exec *e, bool overlap)
 int64_t sn_exec_flying_ns(const sn_exec *e)
 {
     return e->flying_ns;
+}
+
+bool sn_exec_fresh(const sn_exec *e)
+{
+    return e->fresh;
 }
 
 void train_exec_trace(sn_exec *e, train_trace *trace)
@@ -499,9 +509,9 @@ static sn_status progress(sn_exec *e)
 }
 
 /* Wait for a ticket; one that was reaped is done. */
-static sn_status finish(sn_exec *e, const action *a, sn_time_kind account, meter *m)
+static sn_status finish(sn_exec *e, int t, sn_time_kind account, meter *m)
 {
-    int k = 0, t = a->ticket;
+    int k = 0;
     sn_coll_req *req = e->req[t];
     sn_compress *z = e->coded[t];
     if (!req && !z)
@@ -533,43 +543,74 @@ static sn_status run_kernel(sn_exec *e, const action *a, meter *m)
 static sn_status run_post(sn_exec *e, const action *a, sn_time patience, meter *m)
 {
     SN_TRY(start(e, a, patience));
-    return e->alone && a->kind == SN_INSTR_COLL ? finish(e, a, e->ticket[a->ticket].account, m)
-                                                : SN_OK;
+    return e->alone && a->kind == SN_INSTR_COLL
+               ? finish(e, a->ticket, e->ticket[a->ticket].account, m)
+               : SN_OK;
 }
 
-static sn_status run(sn_exec *e, int first, int last, bool forward_only, sn_time deadline,
-                     int64_t time_ns[SN_TIME_KINDS])
+static sn_status run_action(sn_exec *e, const action *a, sn_time patience, meter *m)
+{
+    if (a->begins) {
+        sn_page_op(e->page, a->begins, 0);
+        sn_recorder_doing(e->recorder, a->begins);
+    }
+    if (a->kind == SN_INSTR_KERNEL)
+        return run_kernel(e, a, m);
+    return a->kind == SN_INSTR_WAIT ? finish(e, a->ticket, a->account, m)
+                                    : run_post(e, a, patience, m);
+}
+
+/* What a part of the program left under way. */
+static sn_status finish_all(sn_exec *e, meter *m)
+{
+    while (e->open > 0) {
+        int t = e->flying[e->open - 1];
+        sn_status status = finish(e, t, e->ticket[t].account, m);
+        if (status < 0)
+            return failed(e, e->ticket[t].post, status);
+    }
+    return SN_OK;
+}
+
+typedef enum part { ALL, FORWARD, GATHER } part;
+
+static bool belongs(const sn_exec *e, int i, part what)
+{
+    bool gathers = i >= e->program->gather_first && i < e->program->gather_last;
+    if (what == GATHER)
+        return gathers;
+    return (what == ALL || e->actions[i].forward) && !(gathers && e->fresh);
+}
+
+static sn_status run(sn_exec *e, part what, sn_time deadline, int64_t time_ns[SN_TIME_KINDS])
 {
     meter m = {.time_ns = time_ns, .account = SN_TIME_OTHER, .since = sn_now()};
     sn_time patience = SN_MAX(0, deadline - m.since);
-    sn_status status = SN_OK;
-    int i = first;
-    for (; i < last && status >= 0; i++) {
-        const action *a = &e->actions[i];
-        if (forward_only && !a->forward)
-            continue;
-        if (a->begins) {
-            sn_page_op(e->page, a->begins, 0);
-            sn_recorder_doing(e->recorder, a->begins);
-        }
-        if (a->kind == SN_INSTR_KERNEL)
-            status = run_kernel(e, a, &m);
-        else if (a->kind == SN_INSTR_WAIT)
-            status = finish(e, a, a->account, &m);
-        else
-            status = run_post(e, a, patience, &m);
+    int last = what == GATHER ? e->program->gather_last : e->program->instrs;
+    for (int i = what == GATHER ? e->program->gather_first : 0; i < last; i++) {
+        sn_status status = SN_OK;
+        if (belongs(e, i, what))
+            status = run_action(e, &e->actions[i], patience, &m);
+        if (status < 0)
+            return failed(e, i, status);
     }
+    sn_status status = finish_all(e, &m);
     book(&m);
-    return status < 0 ? failed(e, i - 1, status) : SN_OK;
+    e->fresh = what != ALL || !e->updates;
+    return status;
 }
 
-sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
-                      int64_t time_ns[SN_TIME_KINDS])
+sn_status sn_exec_run(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS])
 {
-    return run(e, first, last, false, deadline, time_ns);
+    return run(e, ALL, deadline, time_ns);
 }
 
 sn_status sn_exec_run_forward(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS])
 {
-    return run(e, 0, e->program->instrs, true, deadline, time_ns);
+    return run(e, FORWARD, deadline, time_ns);
+}
+
+sn_status sn_exec_gather(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS])
+{
+    return run(e, GATHER, deadline, time_ns);
 }

@@ -103,8 +103,7 @@ static sn_status load_params(const writer *g, const char *dir)
     sn_ckpt_close(c);
     SN_TRY(status);
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    return sn_exec_run(g->exec, g->program->gather_first, g->program->instrs,
-                       sn_now() + 30 * SN_SEC, time_ns);
+    return sn_exec_gather(g->exec, sn_now() + 30 * SN_SEC, time_ns);
 }
 
 /* ---- drawing ---- */
@@ -143,7 +142,7 @@ static sn_status next(writer *g, double temperature, double uniform, int32_t *re
     for (int64_t t = 0; t < sequence; t++)
         g->ids[t] = t < seen ? tail[t] : 0;
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    SN_TRY(sn_exec_run(g->exec, 0, g->program->gather_first, sn_now() + 30 * SN_SEC, time_ns));
+    SN_TRY(sn_exec_run(g->exec, sn_now() + 30 * SN_SEC, time_ns));
     *ret = draw(g, seen - 1, temperature, uniform);
     return SN_OK;
 }

@@ -242,7 +242,7 @@ static sn_status one_step(loop *l, int64_t step)
         train_feed_step(&w->feed, w->tokens, w->job->seed, train_first_sample(w));
     set_hyper(w, step);
     sn_exec_set_wire(w->exec, step < w->job->compression.warmup ? SN_WIRE_PLAIN : SN_WIRE_CODED);
-    SN_TRY(sn_exec_run(w->exec, 0, w->program->instrs, train_deadline(w), time_ns));
+    SN_TRY(sn_exec_run(w->exec, train_deadline(w), time_ns));
     SN_TRY(vote_count(l));
     measure(l, step, began, time_ns);
     w->at.step = step + 1;

@@ -116,9 +116,20 @@ static sn_status gather_and_publish(train_worker *w, const verdict *v, const sn_
     return first_failure(&end, 1);
 }
 
+/* What a checkpoint says was seen of the masters is what the cards have after gathering: so a run
+ * that goes on and one that resumes here code the same changes. */
+static sn_status bring_up_to_date(train_worker *w)
+{
+    int64_t time_ns[SN_TIME_KINDS] = {0};
+    if (w->program->wires == 0 || sn_exec_fresh(w->exec))
+        return SN_OK;
+    return sn_exec_gather(w->exec, train_deadline(w), time_ns);
+}
+
 sn_status train_save(train_worker *w)
 {
     sn_str part = {0};
+    SN_TRY(bring_up_to_date(w));
     verdict mine, *all = sn_alloc((size_t) w->world * sizeof(*all));
     sn_status status =
         sn_ckpt_write_part(w->ckpt_dir, w->at.step, w->rank, w->save, w->saves, &part);

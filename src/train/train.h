@@ -55,7 +55,7 @@ typedef struct sn_job {
     } checkpoint;
     int hosts, cards_per_host;
     double link_bits_per_s; /* what an emulated host may send to the others; 0: unshaped */
-    const char *card_kind; /* "cpu" or "ref" */
+    const char *card_kind;  /* "cpu" or "ref" */
     uint64_t seed;
     int64_t eval_every;   /* steps; 0: only at the end */
     int64_t eval_samples; /* for the ones on the way; the last uses all held-out text */
@@ -163,11 +163,15 @@ typedef enum sn_exec_wire {
     SN_WIRE_SEEN /* gathering: each its own part of what was seen, after a load */
 } sn_exec_wire;
 void sn_exec_set_wire(sn_exec *e, sn_exec_wire wire);
-/* Run instructions [first, last) once. Adds to time_ns (by kind). No single operation may take
- * longer than from now to `deadline`, counted from its own start (so long computations in between
- * do not use it up). Failure: sentence with node or operation. Allocates nothing. */
-sn_status sn_exec_run(sn_exec *e, int first, int last, sn_time deadline,
-                      int64_t time_ns[SN_TIME_KINDS]);
+/* Run the program once: a step. What gathers the working parameters is left out where nothing has
+ * changed the masters since they were gathered. Adds to time_ns (by kind). No single operation may
+ * take longer than from now to `deadline`, counted from its own start (so long computations in
+ * between do not use it up). Failure: sentence with node or operation. Allocates nothing. */
+sn_status sn_exec_run(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
+/* Gather the working parameters now: after the masters were filled from outside, or changed how they
+ * travel. */
+sn_status sn_exec_gather(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
+bool sn_exec_fresh(const sn_exec *e); /* has nothing changed the masters since? */
 /* The forward part of a training program alone, all micro-batches: its scalars then hold the loss
  * of what the inputs hold, on every rank; parameters and state stay as they are. Forward values
  * depend on forward values only and keep their order, so their places are as safe as in the whole

@@ -65,8 +65,7 @@ static void close_side(side *s)
 static sn_status gather(side *s)
 {
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    return sn_exec_run(s->exec, s->program->gather_first, s->program->instrs, sn_now() + PATIENCE,
-                       time_ns);
+    return sn_exec_gather(s->exec, sn_now() + PATIENCE, time_ns);
 }
 
 static sn_status open_all(sn_trainer *t)
@@ -233,7 +232,7 @@ sn_status sn_trainer_step(sn_trainer *t, double lr, double *ret_loss, double *re
     int64_t time_ns[SN_TIME_KINDS] = {0};
     side *s = &t->learner;
     set_hyper(t, lr);
-    sn_status status = sn_exec_run(s->exec, 0, s->program->instrs, sn_now() + PATIENCE, time_ns);
+    sn_status status = sn_exec_run(s->exec, sn_now() + PATIENCE, time_ns);
     if (status < 0)
         return sn_fail_in(status, "step %" PRId64, t->steps);
     const float *scalars = sn_exec_slot(s->exec, s->program->scalars);
@@ -378,7 +377,7 @@ sn_status sn_trainer_predict(sn_trainer *t, float *ret, int64_t count)
         return sn_fail(SN_EINVAL, "logits have %lld elements a batch, not %lld", (long long) there,
                        (long long) count);
     pass_inputs(t);
-    SN_TRY(sn_exec_run(p->exec, 0, p->program->gather_first, sn_now() + PATIENCE, time_ns));
+    SN_TRY(sn_exec_run(p->exec, sn_now() + PATIENCE, time_ns));
     const void *at = sn_exec_slot(p->exec, p->program->result);
     for (int64_t i = 0; i < count; i++)
         ret[i] = slot->dtype == SN_BF16 ? sn_bf16_to_f32(((const uint16_t *) at)[i])

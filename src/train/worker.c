@@ -417,8 +417,7 @@ sn_status train_gather(train_worker *w, sn_exec_wire wire)
 {
     sn_exec_set_wire(w->exec, wire);
     int64_t time_ns[SN_TIME_KINDS] = {0};
-    sn_status status = sn_exec_run(w->exec, w->program->gather_first, w->program->instrs,
-                                   train_deadline(w), time_ns);
+    sn_status status = sn_exec_gather(w->exec, train_deadline(w), time_ns);
     return status < 0 ? sn_fail_in(status, "before step %lld", (long long) w->at.step) : SN_OK;
 }
 

@@ -187,7 +187,7 @@ static sn_status interp_run(interp *w, bool gather_only)
     for (int r = 0; r < w->plan->world; r++) {
         interp_rank *k = &w->rank[r];
         k->at = gather_only ? k->p->gather_first : 0;
-        k->last = k->p->instrs;
+        k->last = gather_only ? k->p->gather_last : k->p->instrs;
         for (int t = 0; t < k->p->tickets; t++)
             k->post[t] = -1;
         memset(k->done, 0, (size_t) k->p->tickets);
