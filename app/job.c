@@ -74,6 +74,7 @@ void sn_job_defaults(sn_job_spec *spec, sn_arena *arena)
     j->precision = SN_F32;
     j->compression.codec = "none";
     j->compression.parameters = "auto";
+    j->compression.feedback = "auto";
     j->checkpoint.every = 100;
     j->checkpoint.keep = 2;
     j->hosts = 1;

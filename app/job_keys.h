@@ -97,6 +97,9 @@
     X("compression.momentum", "compression-momentum", "X", KEY_FLOAT, compression.momentum, \
       0, 0.9999, NULL, \
       "momentum correction of topk; 0: none") \
+    X("compression.feedback", "compression-feedback", "WORD", KEY_TEXT, compression.feedback, \
+      0, 0, "auto yes no", \
+      "send later what a code left out; auto: yes, but for ternary") \
     X("checkpoint.every", "checkpoint-every", "N", KEY_INT, checkpoint.every, 0, 1e9, NULL, \
       "steps between checkpoints; 0: only at the end") \
     X("checkpoint.keep", "checkpoint-keep", "N", KEY_INT32, checkpoint.keep, 0, 1e6, NULL, \

@@ -3,7 +3,8 @@
  * run — a run's directory and what the launcher gathers from the workers' pages while it runs.
  *
  *   runs/ID/job.yaml  tokenizer.json  topology.yaml  plan.txt  calibration.json  metrics.jsonl
- *   rank-N.log  links.json  report.html  recorder-N.bin  trace-N.jsonl  checkpoints/     runs/latest -> ID */
+ *   rank-N.log  links.json  report.html  recorder-N.bin  trace-N.jsonl  checkpoints/
+ *   runs/latest -> ID */
 #ifndef SN_APP_RUN_H
 #define SN_APP_RUN_H
 

@@ -10,8 +10,8 @@
  *   int4                      n/2 + 2 for each 64                                    wanted
  *   onebit                    n/8 + 4 for each 512: the means of the negative and    wanted
  *                             of the other elements
- *   ternary                   3n/16 + 2 for each 2048, and a byte for each row and  wanted
- *                             column of a matrix
+ *   ternary                   3n/16 + 2 for each 4096; of a matrix, a byte for each  wanted
+ *                             row and half a byte for each column
  *   topk:0.01                 k = n/100 places in about (log2(n/k) + 2) bits each    wanted
  *                             (Elias-Fano), and k values in bf16
  *   topk:0.01+int8, …+int4    the same, with the k values as int8 or int4            wanted

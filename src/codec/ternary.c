@@ -4,18 +4,20 @@
  * column where the vector is a matrix. Rows and columns of a gradient differ by orders of
  * magnitude; without their scales the large ones set the level and the small ones get noise.
  *
- *   base | row scales | column scales | level of each 2048 | four elements in 6 bits, …
+ *   base, top | row scales | column scales | level of each 4096 | four elements in 6 bits, …
  *
  * A level is the mean of what exceeds 3/4 of the mean magnitude (Li & Liu, "Ternary weight
  * networks", 2016, choose about that for a normal distribution); the rest becomes 0. Of the 81
  * fours 64 have a code: those with four non-zeros lose their smallest, as does one other.
  *
- * Scales are powers of 2^(1/4) in a byte, 0 for a row or column of zeros: rows down from the
- * largest element's, `base`; columns around 1. */
+ * A row's scale is a power of 2^(1/4) in a byte, down from the largest element's, `base`; a
+ * column's one of 2^(3/4) in four bits, down from the largest column's, `top`: a matrix is coded in
+ * as many parts as there are cards, each with scales of all columns. 0: nothing but zeros. */
 #include "codec/block.h"
 
-enum { BLOCK = 2048, FOUR = 4, SIXES = 6, CODES = 64, LEVEL = 2, BASE = 2 };
-enum { ROW_TOP = 255, COLUMN_ONE = 128, QUARTERS = 4, BASE_MOST = 480, LEAST = -500 };
+enum { BLOCK = 4096, FOUR = 4, SIXES = 6, CODES = 64, LEVEL = 2, BASE = 2, TOP = 1 };
+enum { ROW_TOP = 255, QUARTERS = 4, BASE_MOST = 480, LEAST = -500 };
+enum { COLUMN_ONE = 128, COLUMN_TOP = 15, COLUMN_STEP = 3 }; /* in quarters */
 enum { COLS_LEAST = 8, COLS_MOST = 2048, ROWS_LEAST = 4 };
 #define DROPPED 27 /* the four -1 -1 -1 0 */
 
@@ -24,8 +26,8 @@ typedef struct shape {
 } shape;
 
 typedef struct scales {
-    int base;
-    uint8_t *row, *column; /* in the code */
+    int base, top;
+    uint8_t *row, *column; /* in the code; a column is four bits */
 } scales;
 
 /* ---- sizes ---- */
@@ -42,7 +44,7 @@ static shape shape_of(const sn_codec *c, int64_t n)
 
 static int64_t head_bytes(const shape *s)
 {
-    return s->rows > 0 ? BASE + s->rows + s->cols : 0;
+    return s->rows > 0 ? BASE + TOP + s->rows + blocks(s->cols, 2) : 0;
 }
 
 static int64_t sixes_bytes(int64_t n)
@@ -87,7 +89,8 @@ static float row_scale(const scales *s, int64_t row)
 
 static float column_scale(const scales *s, int64_t column)
 {
-    return s->column[column] ? power(s->column[column] - COLUMN_ONE) : 0;
+    int steps = s->column[column / 2] >> (column % 2 * 4) & COLUMN_TOP;
+    return steps ? power(s->top - (COLUMN_TOP - steps) * COLUMN_STEP) : 0;
 }
 
 INLINE float inverse(float x)
@@ -148,30 +151,48 @@ static void find_rows(const sn_codec_in *in, const shape *s, scales *ret)
     }
 }
 
-static void find_columns(const sn_codec_in *in, const shape *s, const scales *by, uint8_t *ret)
+/* The mean magnitude of each column of what is left under the rows' scales. mean: zeros. */
+static void column_means(const sn_codec_in *in, const shape *s, const scales *by, float *mean)
 {
-    float sum[COLS_MOST] = {0};
     for (int64_t row = 0; row < s->rows; row++) {
         int64_t from, to, at = row * s->cols - s->phase;
         float up = inverse(row_scale(by, row));
         row_range(s, in->n, row, &from, &to);
         for (int64_t i = from; i < to; i++)
-            sum[i - at] += magnitude(in, i) * up;
+            mean[i - at] += magnitude(in, i) * up;
     }
     for (int64_t j = 0; j < s->cols; j++) {
         int64_t first = (j - s->phase + s->cols) % s->cols; /* the first element of the column */
         int64_t count = first < in->n ? (in->n - 1 - first) / s->cols + 1 : 0;
-        float mean = count > 0 ? sum[j] / (float) count : 0;
-        ret[j] = mean < 0x1p-32f
-                     ? 0
-                     : (uint8_t) limited(COLUMN_ONE + quarters_of(mean), 1, 2 * COLUMN_ONE - 1);
+        mean[j] = count > 0 ? mean[j] / (float) count : 0;
+    }
+}
+
+static void find_columns(const sn_codec_in *in, const shape *s, scales *by, uint8_t *ret_top)
+{
+    float mean[COLS_MOST] = {0}, most = 0x1p-32f;
+    column_means(in, s, by, mean);
+    for (int64_t j = 0; j < s->cols; j++)
+        most = SN_MAX(most, mean[j]);
+    by->top = limited(quarters_of(most), -COLUMN_ONE, COLUMN_ONE - 1);
+    *ret_top = (uint8_t) (by->top + COLUMN_ONE);
+    memset(by->column, 0, (size_t) blocks(SN_MIN(SN_MAX(s->cols, 1), COLS_MOST), 2));
+    for (int64_t j = 0; j < s->cols; j++) {
+        if (mean[j] < 0x1p-32f)
+            continue;
+        int down = (by->top - quarters_of(mean[j]) + COLUMN_STEP / 2) / COLUMN_STEP;
+        int steps = limited(COLUMN_TOP - down, 1, COLUMN_TOP);
+        by->column[j / 2] |= (uint8_t) (steps << (j % 2 * 4));
     }
 }
 
 static scales scales_in(const shape *s, uint8_t *code)
 {
-    return (scales){
-        .base = (int16_t) load16(code), .row = code + BASE, .column = code + BASE + s->rows};
+    uint8_t *row = code + BASE + TOP;
+    return (scales){.base = (int16_t) load16(code),
+                    .top = code[BASE] - COLUMN_ONE,
+                    .row = row,
+                    .column = row + s->rows};
 }
 
 static scales find_scales(const sn_codec_in *in, const shape *s, uint8_t *code)
@@ -181,7 +202,7 @@ static scales find_scales(const sn_codec_in *in, const shape *s, uint8_t *code)
     store16(code, (uint16_t) base);
     scales ret = scales_in(s, code);
     find_rows(in, s, &ret);
-    find_columns(in, s, &ret, ret.column);
+    find_columns(in, s, &ret, code + BASE);
     return ret;
 }
 

@@ -20,8 +20,9 @@
  *  1. What one member decodes, all decode from the same bytes: results of all_gather and all_reduce
  *     are the same bits on all members. A sum is the owner's part, then the others' in
  *     host order; of an exchange, all in host order.
- *  2. Nothing is lost, only late: what a code leaves out stays in a residual and goes with the
- *     next call; for all_gather it is the difference between a block and what was seen of it.
+ *  2. Unless it is to be forgotten nothing is lost, only late: what a code leaves out stays in a
+ *     residual and goes with the next call; for all_gather it is the difference between a block and
+ *     what was seen of it.
  *  3. Calls of a group must come in the same order on all members. Several vectors may be under
  *     way at once; each sub-group sees their operations in the order of the calls.
  *  4. Sizes depend on counts and codec alone: after sn_compress_open nothing is allocated.
@@ -68,6 +69,7 @@ typedef struct sn_compress_opts {
     const sn_compress_matrix *matrix;
     int first_relay; /* PowerSGD: matrices go to the relays of a host in turn, from this one on */
     double momentum; /* top-k's momentum correction, 0: none */
+    bool forget;     /* what a code leaves out of a contribution to a sum is not kept */
     unsigned calls;  /* which of the three will be made: SN_COMPRESS_… below, or'ed */
 } sn_compress_opts;
 

@@ -74,6 +74,8 @@ static sn_status keep(sn_compress *z, int64_t elements, float **ret)
 static bool wants_feedback(const sn_compress *z)
 {
     bool wants = false;
+    if (z->opts.forget)
+        return false;
     for (int k = 0; k < z->opts.segments; k++)
         wants = wants || sn_codec_feedback(&z->opts.segment[k].codec);
     return wants || sn_codec_feedback(&z->opts.codec);

@@ -49,6 +49,7 @@ typedef struct sn_plan_compression { /* of data groups that span hosts; zero: no
                         whole state of the optimizer, and gradients are all-reduced */
     int passes;      /* of the parameters' codec: codes of what the code before left; 0: 1 */
     double momentum; /* top-k's momentum correction of gradients */
+    bool forget;     /* what a code leaves out of a gradient is not sent later */
     double codec_bytes_per_s; /* of f32 encoded and decoded by one card; 0: 1 GB/s */
 } sn_plan_compression;
 
@@ -223,6 +224,7 @@ typedef struct sn_wire { /* one vector that is reduced or gathered encoded, once
     sn_codec codec;
     int passes;
     double momentum;
+    bool forget;   /* no residuals */
     int group;     /* index into plan->group */
     int64_t count; /* elements of the whole vector */
     int bucket;
@@ -253,10 +255,10 @@ typedef struct sn_program {
     sn_state *state;
     sn_wire *wire;
     int hyper, scalars, result; /* slots, -1 none */
-    /* Where the working parameters come from: [gather_first, gather_last) of phase GATHER posts what
-     * rebuilds them from the masters, at the start of the step; the first reader of each waits for
-     * it. Running only these and waiting for what is under way does the same after a load. Where
-     * nothing has changed the masters since, a step may leave them out. */
+    /* Where the working parameters come from: [gather_first, gather_last) of phase GATHER posts
+     * what rebuilds them from the masters, at the start of the step; the first reader of each waits
+     * for it. Running only these and waiting for what is under way does the same after a load.
+     * Where nothing has changed the masters since, a step may leave them out. */
     int gather_first, gather_last;
 } sn_program;
 

@@ -155,6 +155,7 @@ int emit_new_wire(emitter *e, sn_coll_op op, int index)
                    .codec = *codec_of(c, op),
                    .passes = op == SN_ALL_GATHER ? SN_MAX(1, c->passes) : 1,
                    .momentum = op == SN_ALL_GATHER ? 0 : c->momentum,
+                   .forget = op != SN_ALL_GATHER && c->forget,
                    .group = plan_mesh_group(e->plan, SN_AXIS_DATA, p->rank),
                    .count = e->layout->bucket[index].count,
                    .bucket = index};
@@ -208,7 +209,7 @@ uint64_t plan_wire_memory(const sn_plan *plan, const sn_program *p)
         double members = plan->group[w->group].members,
                hosts = plan_hosts_of(&plan->group[w->group]);
         double share = SN_MIN(1, plan_wire_share(w));
-        bool owes = w->op != SN_ALL_GATHER && sn_codec_feedback(&w->codec);
+        bool owes = w->op != SN_ALL_GATHER && !w->forget && sn_codec_feedback(&w->codec);
         elements += (double) w->count * (owes ? hosts / members : 0);              /* residuals */
         elements += (double) w->count * share * halves(w) * (2 + hosts / members); /* codes */
     }

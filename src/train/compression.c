@@ -67,6 +67,16 @@ bool train_compression_spread(const sn_job *job, sn_plan_compression *c)
     return true;
 }
 
+/* Error feedback is what SGD needs; AdamW divides by the size of what it is given, and the residual
+ * of three levels is larger than what they say: doc/compression.md has both. */
+static bool forgets(const sn_job *job, const sn_codec *gradients)
+{
+    const char *word = job->compression.feedback;
+    if (!word || !strcmp(word, "auto"))
+        return gradients->kind == SN_CODEC_TERNARY;
+    return !strcmp(word, "no");
+}
+
 const char *train_compression_text(const sn_job *job, char out[96])
 {
     sn_plan_compression c;
@@ -83,7 +93,11 @@ const char *train_compression_text(const sn_job *job, char out[96])
         snprintf(times, sizeof(times), "%dx", c.passes);
     if (!train_compression_encodes(&c))
         return "none";
-    snprintf(out, 96, "%s, parameters %s%s", gradients, times, parameters);
+    bool usual = c.forget == (c.gradients.kind == SN_CODEC_TERNARY);
+    snprintf(out, 96, "%s, parameters %s%s%s", gradients, times, parameters,
+             usual      ? ""
+             : c.forget ? ", no feedback"
+                        : ", feedback");
     return out;
 }
 
@@ -159,6 +173,7 @@ sn_status sn_job_compression(const sn_job *job, const sn_topo *topo, double link
     }
     if (c.gradients.kind == SN_CODEC_TOPK)
         c.momentum = job->compression.momentum;
+    c.forget = forgets(job, &c.gradients);
     *ret = c;
     return SN_OK;
 }

@@ -47,6 +47,8 @@ typedef struct sn_job {
         const char *parameters; /* of the parameters' changes; NULL or "auto": what goes with it */
         int64_t warmup;         /* steps uncompressed before */
         double momentum;        /* top-k's momentum correction */
+        const char *feedback;   /* "yes": what a code leaves out goes with the next; "no"; "auto" or
+                                   NULL: yes but for ternary */
     } compression;
     struct {
         int64_t every; /* steps; 0: only at the end or on ^C */
@@ -168,8 +170,8 @@ void sn_exec_set_wire(sn_exec *e, sn_exec_wire wire);
  * take longer than from now to `deadline`, counted from its own start (so long computations in
  * between do not use it up). Failure: sentence with node or operation. Allocates nothing. */
 sn_status sn_exec_run(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
-/* Gather the working parameters now: after the masters were filled from outside, or changed how they
- * travel. */
+/* Gather the working parameters now: after the masters were filled from outside, or changed how
+ * they travel. */
 sn_status sn_exec_gather(sn_exec *e, sn_time deadline, int64_t time_ns[SN_TIME_KINDS]);
 bool sn_exec_fresh(const sn_exec *e); /* has nothing changed the masters since? */
 /* The forward part of a training program alone, all micro-batches: its scalars then hold the loss

@@ -81,6 +81,7 @@ static sn_compress_opts opts_of(const sn_wire *w, parts p)
                               .matrix = p.matrix,
                               .first_relay = w->bucket,
                               .momentum = w->momentum,
+                              .forget = w->forget,
                               .calls = call_of(w)};
 }
 

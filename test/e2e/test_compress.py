@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from conftest import events, metrics, run
+from conftest import ROOT, events, metrics, run
 
 TWO_HOSTS = ['--hosts', '2', '--cards-per-host', '2', '--data-parallel', '4', '--steps', '16', '--isolation', 'groups']
 
@@ -100,3 +100,25 @@ def test_job_file(tiny, tmp_path, text):
     job.write_text(job.read_text().replace('onebit', 'onebyte'))
     r = run('plan', job, cwd=tmp_path)
     assert r.returncode == 2 and 'job.yaml:5' in r.stderr and 'onebit' in r.stderr
+
+
+def test_the_recommended_setting_leaves_a_twentieth(tmp_path):
+    """doc/compression.md: at most 5 % of the bytes of the text job remain; that the loss stays says tool/compression."""
+    job = ROOT / 'examples' / 'gpt-english.yaml'
+    r = run('train', job, '--hosts', '2', '--cards-per-host', '1', '--tensor', '1', '--pipeline', '1', '--data-parallel', '2',
+            '--gradient-accumulation', '1', '--steps', '6', '--eval-samples', '1', '--isolation', 'groups', '--compression', 'ternary',
+            '--run', tmp_path / 'r', '--json', cwd=tmp_path)
+    assert r.returncode == 0, r.stderr
+    saved = events(r.stdout)[-1]['compression']
+    assert saved['coded_bytes'] <= .05 * saved['plain_bytes']
+
+
+def test_feedback_is_a_choice(tiny, tmp_path):
+    """What a code leaves out is a part of a checkpoint where it is sent later, and nothing where it is not."""
+    size = {}
+    for word in ('yes', 'no', 'auto'):
+        train(tiny, tmp_path, word, '--compression', 'ternary', '--compression-feedback', word)
+        size[word] = sum(f.stat().st_size for f in (tmp_path / word / 'checkpoints').rglob('*') if f.is_file())
+    assert size['yes'] > 1.2 * size['no'] and abs(size['auto'] - size['no']) < 500
+    r = run('train', *tiny, *TWO_HOSTS, '--compression', 'ternary', '--compression-feedback', 'maybe', cwd=tmp_path)
+    assert r.returncode == 2 and 'auto yes no' in r.stderr, r.stderr

@@ -94,8 +94,8 @@ static void test_bytes(void **state)
         {"fp8_e4m3", 1024, 1024 + 4 * 2},
         {"onebit", 512, 64 + 4},
         {"onebit", 513, 65 + 8},
-        {"ternary", 2048, 384 + 2},
-        {"ternary", 2049, 385 + 4},
+        {"ternary", 4096, 768 + 2},
+        {"ternary", 4097, 769 + 4},
         {"ternary", 11, 3 + 2},
         {"topk:0.01", 100, 1 + 1 + 2}, /* 6 low bits; 1 + 99/64 marks */
         {"topk:0.01", 1 << 20,
@@ -151,6 +151,26 @@ static void test_golden(void **state)
             snprintf(hex + 2 * b, 3, "%02x", code[b]);
         assert_string_equal(hex, golden[i].hex);
     }
+}
+
+/* A matrix of 5 rows and 9 columns from its third element on: rows and columns of all sizes. */
+static void test_golden_matrix(void **state)
+{
+    enum { ROWS = 5, COLS = 9, PHASE = 2, SIZE = ROWS * COLS - PHASE };
+    sn_codec c = {.kind = SN_CODEC_TERNARY, .cols = COLS, .phase = PHASE};
+    uint8_t code[64];
+    float x[SIZE];
+    char hex[129] = "";
+    for (int i = 0; i < SIZE; i++) {
+        int at = i + PHASE, row = at / COLS, column = at % COLS;
+        x[i] = row == 3 ? 0 : ldexpf((float) ((at * 37) % 19 - 9), row - 2 * column);
+    }
+    int64_t bytes = sn_codec_bytes(&c, SIZE);
+    assert_int_equal(bytes, 3 + ROWS + 5 + 2 + 9);
+    sn_codec_encode(&c, x, NULL, NULL, 0, SIZE, code);
+    for (int64_t b = 0; b < bytes; b++)
+        snprintf(hex + 2 * b, 3, "%02x", code[b]);
+    assert_string_equal(hex, "1b008ad6dced00f4cfac4711010740fe9d6cdbf77dc2f701");
 }
 
 /* ---- bytes that nobody encoded ---- */
@@ -255,11 +275,11 @@ static void test_seconds(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_words),        cmocka_unit_test(test_wrong_words),
-        cmocka_unit_test(test_rows),         cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_golden),       cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_wrong_length), cmocka_unit_test(test_hostile_places),
-        cmocka_unit_test(test_seconds),
+        cmocka_unit_test(test_words),          cmocka_unit_test(test_wrong_words),
+        cmocka_unit_test(test_rows),           cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_golden),         cmocka_unit_test(test_golden_matrix),
+        cmocka_unit_test(test_hostile),        cmocka_unit_test(test_wrong_length),
+        cmocka_unit_test(test_hostile_places), cmocka_unit_test(test_seconds),
     };
     return sn_test_run(tests);
 }

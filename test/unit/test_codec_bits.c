@@ -87,7 +87,7 @@ static int64_t block_of(const sn_codec *c)
     case SN_CODEC_ONEBIT:
         return 512;
     case SN_CODEC_TERNARY:
-        return 2048;
+        return 4096;
     default:
         return 1;
     }

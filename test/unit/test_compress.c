@@ -7,6 +7,7 @@ typedef struct board { /* shared by the ranks */
     const host_map *map;
     sn_codec codec;
     double momentum;
+    bool forget;
     int segments;
     sn_compress_segment segment[3];
     sn_red red;
@@ -120,6 +121,8 @@ static void model_code(model *m, int member, const float *x, float *owed, float 
 static bool feedback(const board *b)
 {
     bool wants = sn_codec_feedback(&b->codec);
+    if (b->forget)
+        return false;
     for (int k = 0; k < b->segments; k++)
         wants = wants || sn_codec_feedback(&b->segment[k].codec);
     return wants;
@@ -190,6 +193,7 @@ static sn_compress_opts opts_of(const board *b, unsigned calls)
                               .segment = b->segment,
                               .count = b->count,
                               .momentum = b->momentum,
+                              .forget = b->forget,
                               .calls = calls};
 }
 
@@ -262,6 +266,22 @@ static void test_reduce(void **state)
                 check_nothing_lost(b);
             board_free(b);
         }
+}
+
+/* Nothing is kept for later, and nothing for a checkpoint. */
+static void test_forget(void **state)
+{
+    static const char *const text[] = {"int4", "ternary"};
+    for (size_t k = 0; k < SN_COUNT(host_maps); k++) {
+        board *b = board_make(&host_maps[k], text[k % 2]);
+        b->forget = true;
+        board_run(b, reduce_rank);
+        check_reduce(b);
+        for (int h = 0; h < b->map->hosts; h++)
+            for (int64_t i = 0; i < b->count; i++)
+                assert_true(b->owed[h][i] == 0);
+        board_free(b);
+    }
 }
 
 static void test_momentum(void **state)
@@ -473,9 +493,10 @@ static void test_crowd(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reduce),   cmocka_unit_test(test_momentum),
-        cmocka_unit_test(test_gather),   cmocka_unit_test(test_all_reduce),
-        cmocka_unit_test(test_segments), cmocka_unit_test(test_crowd),
+        cmocka_unit_test(test_reduce),     cmocka_unit_test(test_forget),
+        cmocka_unit_test(test_momentum),   cmocka_unit_test(test_gather),
+        cmocka_unit_test(test_all_reduce), cmocka_unit_test(test_segments),
+        cmocka_unit_test(test_crowd),
     };
     return cmocka_run_group_tests_name(__FILE__, tests, NULL, NULL);
 }
