@@ -64,6 +64,11 @@ int sn_cmd_plan(const sn_args *args)
     sn_job_spec spec;
     sn_topo *topo = NULL;
     sn_plan *plan = NULL;
+    if (sn_args_get(args, "batch")) { /* a model and a batch, no job: foresight */
+        sn_arena_free(arena);
+        sn_status foreseen = sn_sim_plan(args);
+        return foreseen < 0 ? sn_exit_with("plan", foreseen) : SN_EXIT_OK;
+    }
     const char *cluster = sn_args_get(args, "cluster");
     int code = sn_load_job(args, args->words ? args->word[0] : NULL, arena, &spec);
     if (code >= 0) {

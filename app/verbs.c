@@ -36,6 +36,9 @@ static const sn_flag plan_flags[] = {
     {"cluster", "FILE", "plan for the machines of a cluster file instead of this one", false},
     {"program", "RANK", "print what one card would do, instruction by instruction", false},
     {"json", NULL, "the choice and all candidates as JSON", false},
+    {"batch", "N", "foresight: a known transformer (--model) and N samples a step, no job", false},
+    {"cards", "N", "foresight: so many cards instead of --cluster", false},
+    {"html", "FILE", "foresight: a page with pictures", false},
     {0}};
 
 static const sn_flag coll_flags[] = {
@@ -103,6 +106,27 @@ static const sn_flag bench_flags[] = {
      false},
     {0}};
 
+static const sn_flag sim_flags[] = {
+    {"model", "NAME", "a transformer of the table (sim models)", false},
+    {"cluster", "FILE", "a cluster description; else --card and --cards", false},
+    {"card", "KIND", "a kind of the table (sim cards; default h100)", false},
+    {"cards", "N", "how many of them, in hosts of eight", false},
+    {"net", "GBIT", "what a card may send beyond its host, Gbit/s (default 400)", false},
+    {"oversubscription", "X", "of the network's top (default 1)", false},
+    {"batch", "N", "samples a step (default 1536)", false},
+    {"sequence", "N", "tokens a sample (default the model's)", false},
+    {"tokens", "N", "run: tokens to train on, such as 300e9", false},
+    {"days", "N", "run: how long instead", false},
+    {"failures", "X", "run: of 1,000 nodes a day (default 6.5)", false},
+    {"recovery", "WORDS", "run: supernode (default), by hand, automatic, asynchronous", false},
+    {"pue", "X", "watts of the site for each of the machines (default 1.2)", false},
+    {"dollars-per-kwh", "X", "price of power (default 0.08)", false},
+    {"co2-per-kwh", "KG", "default 0.4", false},
+    {"seed", "N", "of the failures (default 1)", false},
+    {"html", "FILE", "plan, run: a page with pictures", false},
+    {"json", NULL, "as JSON", false},
+    {0}};
+
 const sn_verb sn_verbs[] = {
     {"train", "[JOB.yaml]", "train a model over hosts and cards",
      "Reads the job, plans how to split it, starts a worker for each card (hosts are emulated on\n"
@@ -119,8 +143,21 @@ const sn_verb sn_verbs[] = {
      "the runners-up and why they lost; nothing is started.\n\n"
      "  supernode plan examples/gpt-english.yaml --tensor auto --pipeline auto --data-parallel "
      "auto\n"
-     "  supernode plan examples/gpt-english.yaml --program 0",
+     "  supernode plan examples/gpt-english.yaml --program 0\n"
+     "  supernode plan --model gpt3-175b --cluster examples/clusters/h100-1024.yaml --batch 1536",
      plan_flags, sn_job_flag_table, sn_cmd_plan, false},
+    {"sim", "plan|run|truth|claims|cards|models",
+     "say what training would take on cards that are not here",
+     "plan searches every split of a large transformer over a cluster and prints the fastest that\n"
+     "fits: its step time with its parts, memory by kind, and the runners-up with why they lost.\n"
+     "run adds failures, checkpoints, energy and money over days. truth sets the model beside\n"
+     "published measurements. claims runs what the requirements claim and says what the model\n"
+     "makes of it.\n\n"
+     "  supernode sim plan --model gpt3-175b --card h100 --cards 1024 --batch 1536\n"
+     "  supernode sim run --model llama3-405b --cards 16384 --batch 2048 --days 54 --html "
+     "run.html\n"
+     "  supernode sim truth",
+     sim_flags, NULL, sn_cmd_sim, false},
     {"coll", "explain", "show which algorithm a collective would take, and why",
      "Prints the algorithms that fit, each with its predicted time: how much of it is waiting for\n"
      "signals and messages, how much is bytes moving; the choice, and the model behind it: what\n"
