@@ -4,8 +4,8 @@
  * stage) the model chooses, by the rule of its search: the fastest that fits the memory.
  *
  *   SC'21     Narayanan et al., "Efficient large-scale language model training on GPU clusters
- *             using Megatron-LM", table 1: A100, full recomputation, gradients reduced at the end. Its
- *             TFLOP/s count what is computed twice: F = 96 B s l h² (1 + s/6h + V/16lh)
+ *             using Megatron-LM", table 1: A100, full recomputation, gradients reduced at the end.
+ *             Its TFLOP/s count what is computed twice: F = 96 B s l h² (1 + s/6h + V/16lh)
  *   MLSys'23  Korthikanti et al., "Reducing activation recomputation …", table 5, figures 1 and 7
  *   Llama 3   "The Llama 3 herd of models", table 4: H100. Whether masked attention counts it does
  *             not say; taken: it does not
