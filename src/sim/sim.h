@@ -176,6 +176,26 @@ typedef struct sn_sim_ran {
 /* Failures drawn from the seed. Same seed, same run. Cost: about 0.1 us a failure. */
 sn_status sn_sim_run(const sn_sim_plan_of_run *p, sn_sim_ran *ret);
 
+/* ---- many at once ---- */
+
+typedef struct sn_sim_flow { /* from a card to another */
+    int from, to;
+} sn_sim_flow;
+
+/* Max-min fair rates [flows] of flows that all send at the same time, bytes a second; HUGE_VAL for
+ * a card to itself. SN_ENOTFOUND: two cards without a route. Cost: wires times full wires. */
+sn_status sn_sim_rates(const sn_topo *topo, const sn_sim_flow *flow, int flows, double *ret_rate);
+
+typedef enum sn_sim_traffic {
+    SN_SIM_RING,       /* an all-reduce: each card to the next, 2 (n - 1) / n of the bytes */
+    SN_SIM_ALL_TO_ALL, /* each card's bytes to all others, shift by shift */
+} sn_sim_traffic;
+
+/* Seconds for `bytes` a card among `cards` cards spread evenly over the topology: the bandwidth's
+ * part alone, each step waits for its slowest. */
+sn_status sn_sim_pattern(const sn_topo *topo, sn_sim_traffic what, int cards, double bytes,
+                         double *ret_seconds);
+
 /* ---- what was measured ---- */
 
 typedef struct sn_sim_fact { /* one published figure beside the model's */

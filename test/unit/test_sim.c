@@ -4,6 +4,7 @@
 #include "unit/sn_test.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #define assert_says(text, part) assert_non_null(strstr(text, part))
 
@@ -271,13 +272,151 @@ static void test_run_refusals(void **state)
     assert_true(fabs(ran.days * 86400 - 600) < 1);
 }
 
+/* ---- flows ---- */
+
+static sn_topo *topology(const char *text)
+{
+    sn_topo *t;
+    assert_ok(sn_topo_parse(text, strlen(text), "test.yaml", &t));
+    return t;
+}
+
+/* Hosts of one card, `per` of them on each leaf; `up` times 10 GB/s from a leaf to the spine. */
+static sn_topo *tree(int leaves, int per, int up)
+{
+    char text[2048];
+    snprintf(
+        text, sizeof text,
+        "name: tree\n"
+        "kinds: {x: {flops_f32: 1TFLOP/s, flops_bf16: 1TFLOP/s, memory: 1GB, memory_bandwidth: "
+        "1TB/s}}\n"
+        "hosts:\n  - {name: h, count: %d, cores: 1, memory: 1GB, cards: {kind: x, count: 1, "
+        "link: {latency: 1us, bandwidth: 10GB/s}}}\n"
+        "switches: [{name: leaf, count: %d}, {name: spine}]\n"
+        "links:\n"
+        "  - {from: \"h*\", to: \"leaf*\", pattern: block, latency: 1us, bandwidth: 10GB/s}\n"
+        "  - {from: \"leaf*\", to: spine, pattern: all, latency: 1us, bandwidth: %dGB/s}\n",
+        leaves * per, leaves, 10 * up);
+    return topology(text);
+}
+
+static sn_topo *torus(const char *size, int cards)
+{
+    char text[1024];
+    snprintf(
+        text, sizeof text,
+        "name: torus\n"
+        "kinds: {x: {flops_f32: 1TFLOP/s, flops_bf16: 1TFLOP/s, memory: 1GB, memory_bandwidth: "
+        "1TB/s}}\n"
+        "hosts:\n  - {name: h, count: %d, cores: 1, memory: 1GB, cards: {kind: x, count: 1, "
+        "link: {latency: 1us, bandwidth: 60GB/s}}}\n"
+        "links:\n  - {among: \"h*\", pattern: torus, size: %s, latency: 1us, bandwidth: "
+        "10GB/s}\n",
+        cards, size);
+    return topology(text);
+}
+
+static double pattern(const sn_topo *t, sn_sim_traffic what)
+{
+    double s;
+    assert_ok(sn_sim_pattern(t, what, t->cards, 1e9, &s));
+    return s;
+}
+
+/* The bar: the topology decides, and differently for the two. */
+static void test_topology_matters(void **state)
+{
+    sn_topo *fat = tree(8, 8, 8), *thin = tree(8, 8, 2), *cube = torus("[4, 4, 4]", 64);
+    double ring[] = {pattern(fat, SN_SIM_RING), pattern(thin, SN_SIM_RING),
+                     pattern(cube, SN_SIM_RING)};
+    double all[] = {pattern(fat, SN_SIM_ALL_TO_ALL), pattern(thin, SN_SIM_ALL_TO_ALL),
+                    pattern(cube, SN_SIM_ALL_TO_ALL)};
+    print_message("all-reduce: fat tree %.3f s, oversubscribed %.3f s, torus %.3f s; all-to-all: "
+                  "%.3f s, %.3f s, %.3f s\n",
+                  ring[0], ring[1], ring[2], all[0], all[1], all[2]);
+    assert_true(fabs(ring[0] - 2 * 63 / 64.0 * 0.1) < 1e-9); /* the wire's 10 GB/s */
+    assert_true(fabs(ring[1] - ring[0]) < 1e-9); /* one flow crosses from leaf to leaf */
+    assert_true(ring[2] <= 2.01 * ring[0]);
+    assert_true(all[1] > 2.5 * all[0]); /* a quarter of the bandwidth upward */
+    assert_true(all[2] > 1.5 * all[0]);
+    sn_topo_free(fat);
+    sn_topo_free(thin);
+    sn_topo_free(cube);
+}
+
+/* No wire carries more than it can, and who gets less than another shares a full wire with it. */
+static void test_rates_are_fair(void **state)
+{
+    enum { FLOWS = 100 };
+    sn_topo *t = tree(4, 4, 1);
+    sn_prng rng = {.seed = 11};
+    for (int round = 0; round < 50; round++) {
+        sn_sim_flow flow[FLOWS];
+        double rate[FLOWS], load[256] = {0};
+        for (int f = 0; f < FLOWS; f++)
+            do
+                flow[f] = (sn_sim_flow){(int) sn_prng_below(&rng, t->cards),
+                                        (int) sn_prng_below(&rng, t->cards)};
+            while (flow[f].from == flow[f].to);
+        assert_ok(sn_sim_rates(t, flow, FLOWS, rate));
+        for (int f = 0; f < FLOWS; f++) {
+            sn_path p;
+            assert_ok(sn_topo_path(t, flow[f].from, flow[f].to, &p));
+            int at = t->card[flow[f].from].vertex;
+            for (int k = 0; k < p.links; k++) {
+                const sn_topo_link *l = &t->link[p.link[k]];
+                load[2 * p.link[k] + (l->a != at)] += rate[f];
+                at = l->a == at ? l->b : l->a;
+            }
+        }
+        for (int i = 0; i < 2 * t->links; i++)
+            assert_true(load[i] <= t->link[i / 2].bytes_per_s * (1 + 1e-9));
+        for (int f = 0; f < FLOWS; f++) { /* each is held by a full wire on which none has more */
+            sn_path p;
+            bool held = false;
+            assert_ok(sn_topo_path(t, flow[f].from, flow[f].to, &p));
+            int at = t->card[flow[f].from].vertex;
+            for (int k = 0; k < p.links; k++) {
+                const sn_topo_link *l = &t->link[p.link[k]];
+                held |= load[2 * p.link[k] + (l->a != at)] > l->bytes_per_s * (1 - 1e-9);
+                at = l->a == at ? l->b : l->a;
+            }
+            assert_true(held);
+        }
+    }
+    sn_topo_free(t);
+}
+
+/* Eight to one: an eighth each; one more pair elsewhere has all of its wires. */
+static void test_incast(void **state)
+{
+    sn_topo *t = tree(2, 8, 8);
+    sn_sim_flow flow[9];
+    double rate[9];
+    for (int f = 0; f < 8; f++)
+        flow[f] = (sn_sim_flow){f + 1, 0};
+    flow[8] = (sn_sim_flow){9, 10};
+    assert_ok(sn_sim_rates(t, flow, 9, rate));
+    for (int f = 0; f < 8; f++)
+        assert_true(fabs(rate[f] / 1.25e9 - 1) < 1e-9);
+    assert_true(fabs(rate[8] / 10e9 - 1) < 1e-9);
+    sn_topo_free(t);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_truth),         cmocka_unit_test(test_search_is_complete),
-        cmocka_unit_test(test_parts_add_up),  cmocka_unit_test(test_monotonic),
-        cmocka_unit_test(test_refusals),      cmocka_unit_test(test_pipelines),
-        cmocka_unit_test(test_54_days),       cmocka_unit_test(test_failure_rates),
-        cmocka_unit_test(test_best_interval), cmocka_unit_test(test_run_refusals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth),
+                                       cmocka_unit_test(test_search_is_complete),
+                                       cmocka_unit_test(test_parts_add_up),
+                                       cmocka_unit_test(test_monotonic),
+                                       cmocka_unit_test(test_refusals),
+                                       cmocka_unit_test(test_pipelines),
+                                       cmocka_unit_test(test_54_days),
+                                       cmocka_unit_test(test_failure_rates),
+                                       cmocka_unit_test(test_best_interval),
+                                       cmocka_unit_test(test_run_refusals),
+                                       cmocka_unit_test(test_topology_matters),
+                                       cmocka_unit_test(test_rates_are_fair),
+                                       cmocka_unit_test(test_incast)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
