@@ -213,6 +213,29 @@ static sn_status sim_run(const sn_args *args)
     return status;
 }
 
+/* ---- links ---- */
+
+static sn_status sim_links(const sn_args *args)
+{
+    const char *file = sn_args_get(args, "cluster");
+    sn_sim_cluster c;
+    sn_topo *topo;
+    double ring = 0, all = 0;
+    if (!file)
+        return sn_fail(SN_EINVAL, "--cluster FILE is missing: whose links?");
+    SN_TRY(sn_cluster_read(file, &topo));
+    int cards = SN_MIN(topo->cards, 1024);
+    sn_status status = sn_sim_cluster_from(topo, &c);
+    if (status >= 0)
+        status = sn_sim_pattern(topo, SN_SIM_RING, cards, 1e9, &ring);
+    if (status >= 0)
+        status = sn_sim_pattern(topo, SN_SIM_ALL_TO_ALL, cards, 1e9, &all);
+    if (status >= 0)
+        sim_say_links(topo, &c, cards, ring, all, sn_args_get(args, "json") != NULL);
+    sn_topo_free(topo);
+    return status < 0 ? sn_fail_in(status, "%s", file) : status;
+}
+
 /* ---- the verb ---- */
 
 static sn_status sim_truth(const sn_args *args)
@@ -248,7 +271,8 @@ int sn_cmd_sim(const sn_args *args)
         const char *word;
         sn_status (*run)(const sn_args *args);
     } rows[] = {{"plan", sn_sim_plan},  {"run", sim_run},     {"truth", sim_truth},
-                {"claims", sim_claims}, {"cards", sim_cards}, {"models", sim_models}};
+                {"claims", sim_claims}, {"cards", sim_cards}, {"models", sim_models},
+                {"links", sim_links}};
     const char *word = args->words ? args->word[0] : "plan";
     sn_status status = SN_PENDING;
     for (size_t i = 0; i < SN_COUNT(rows) && status == SN_PENDING; i++)
@@ -256,7 +280,7 @@ int sn_cmd_sim(const sn_args *args)
             status = rows[i].run(args);
     if (status == SN_PENDING)
         status = sn_fail(SN_EINVAL,
-                         "'%.60s' is not something to simulate: plan, run, truth, claims, "
+                         "'%.60s' is not something to simulate: plan, run, truth, claims, links, "
                          "cards or models",
                          word);
     return status < 0 ? sn_exit_with("sim", status) : SN_EXIT_OK;

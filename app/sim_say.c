@@ -307,6 +307,29 @@ void sim_say_truth(const sn_sim_fact *fact, int facts, bool json)
     }
 }
 
+void sim_say_links(const sn_topo *topo, const sn_sim_cluster *c, int cards, double ring, double all,
+                   bool json)
+{
+    char a[32], b[32], r[32], t[32];
+    double n = cards, round = 2 * (n - 1) / n * 1e9 / ring, spread = (n - 1) / n * 1e9 / all;
+    if (json) {
+        print(json_pack("{s:s, s:s, s:i, s:i, s:f, s:f, s:f, s:f}", "name", topo->name, "card",
+                        c->card->name, "cards", c->cards, "domain", c->domain, "domain_bytes_per_s",
+                        c->scale_up_per_s, "network_bytes_per_s", c->net_per_s, "all_reduce_s",
+                        ring, "all_to_all_s", all));
+        return;
+    }
+    printf("\n  %s: %d x %s, %d of them a domain\n", topo->name, c->cards, c->card->name,
+           c->domain);
+    printf("  a card sends %s within its domain, %s to the next host when all do\n",
+           sn_fmt_rate(a, c->scale_up_per_s), sn_fmt_rate(b, c->net_per_s));
+    printf("  among %d cards spread evenly, 1 GB each:\n", cards);
+    printf("    all-reduce, a ring   %10s  %12s a card\n", sn_fmt_ns(t, ring * 1e9),
+           sn_fmt_rate(r, round));
+    printf("    all-to-all           %10s  %12s a card\n", sn_fmt_ns(t, all * 1e9),
+           sn_fmt_rate(r, spread));
+}
+
 void sim_say_cards(void)
 {
     const sn_sim_card *c;

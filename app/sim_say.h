@@ -24,6 +24,9 @@ void sim_say_run(const sim_question *q, const sn_sim_answer *a, const sn_sim_pla
 void sim_json_run(const sim_question *q, const sn_sim_answer *a, const sn_sim_plan_of_run *p,
                   const sn_sim_ran *ran);
 void sim_say_truth(const sn_sim_fact *fact, int facts, bool json);
+/* seconds of an all-reduce in a ring and of an all-to-all of 1 GB a card among so many cards */
+void sim_say_links(const sn_topo *topo, const sn_sim_cluster *c, int cards, double ring, double all,
+                   bool json);
 void sim_say_cards(void);
 void sim_say_models(void);
 sn_status sim_say_claims(bool json);

@@ -146,16 +146,17 @@ const sn_verb sn_verbs[] = {
      "  supernode plan examples/gpt-english.yaml --program 0\n"
      "  supernode plan --model gpt3-175b --cluster examples/clusters/h100-1024.yaml --batch 1536",
      plan_flags, sn_job_flag_table, sn_cmd_plan, false},
-    {"sim", "plan|run|truth|claims|cards|models",
+    {"sim", "plan|run|truth|claims|links|cards|models",
      "say what training would take on cards that are not here",
      "plan searches every split of a large transformer over a cluster and prints the fastest that\n"
      "fits: its step time with its parts, memory by kind, and the runners-up with why they lost.\n"
      "run adds failures, checkpoints, energy and money over days. truth sets the model beside\n"
      "published measurements. claims runs what the requirements claim and says what the model\n"
-     "makes of it.\n\n"
+     "makes of it. links says what a topology gives a ring and an all-to-all.\n\n"
      "  supernode sim plan --model gpt3-175b --card h100 --cards 1024 --batch 1536\n"
      "  supernode sim run --model llama3-405b --cards 16384 --batch 2048 --days 54 --html "
      "run.html\n"
+     "  supernode sim links --cluster examples/clusters/torus-3d-512.yaml\n"
      "  supernode sim truth",
      sim_flags, NULL, sn_cmd_sim, false},
     {"coll", "explain", "show which algorithm a collective would take, and why",

@@ -5,6 +5,8 @@
  * sources disagree the middle is taken and the source says between what. */
 #include "sim/sim.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define T 1e12
@@ -104,6 +106,23 @@ static int domain_of(const sn_topo *topo, double fastest)
     return n;
 }
 
+/* A card's share of the network when each sends to the card of its number on the next host. */
+static sn_status share_of(const sn_topo *topo, int per_host, double *ret)
+{
+    int n = SN_MIN(topo->cards, 2048) / per_host * per_host;
+    sn_sim_flow *flow = sn_alloc((size_t) n * sizeof(*flow));
+    double *rate = sn_alloc((size_t) n * sizeof(*rate));
+    for (int i = 0; i < n; i++)
+        flow[i] = (sn_sim_flow){i, (i + per_host) % n};
+    sn_status status = sn_sim_rates(topo, flow, n, rate);
+    *ret = HUGE_VAL;
+    for (int i = 0; i < n && status >= 0; i++)
+        *ret = fmin(*ret, rate[i]);
+    free(flow);
+    free(rate);
+    return status;
+}
+
 sn_status sn_sim_cluster_from(const sn_topo *topo, sn_sim_cluster *ret)
 {
     const sn_sim_card *card;
@@ -120,7 +139,7 @@ sn_status sn_sim_cluster_from(const sn_topo *topo, sn_sim_cluster *ret)
     }
     if (c.domain < topo->cards) {
         SN_TRY(sn_topo_path(topo, 0, topo->cards - 1, &far));
-        c.net_per_s = far.bytes_per_s;
+        SN_TRY(share_of(topo, c.per_host, &c.net_per_s));
         c.net_s = far.latency_ns * 1e-9 + 5e-6;
     }
     *ret = c;

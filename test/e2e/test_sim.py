@@ -65,6 +65,19 @@ def test_truth_and_claims():
     assert 'assumed' in run('sim', 'claims').stdout
 
 
+@pytest.mark.parametrize('name', ['h100-1024', 'dgx-a100-oversubscribed', 'dragonfly-1024', 'torus-3d-512', 'super-node-384',
+                                  'three-tier-reference', 'h100-16x8'])
+def test_clusters_that_ship(name):
+    """Each can be shown and planned for, and its links say what its topology is."""
+    file = ROOT / 'examples' / 'clusters' / f'{name}.yaml'
+    assert run('topo', file).returncode == 0
+    links = asked('links', '--cluster', file)
+    plan = asked('plan', '--model', 'gpt-22b', '--cluster', file, '--batch', 512)
+    assert plan['cards'] == links['cards'] and plan['best']['step_s'] > 0
+    ratio = links['all_to_all_s'] / links['all_reduce_s']
+    assert (ratio > 1.5) == (name in ('dgx-a100-oversubscribed', 'dragonfly-1024', 'torus-3d-512', 'three-tier-reference'))
+
+
 @pytest.mark.parametrize('args,words', [
     (['plan', '--model', 'gpt3-175', '--cards', 8], 'gpt3-175b'),
     (['plan', '--cards', 8], '--model is missing'),
@@ -74,6 +87,8 @@ def test_truth_and_claims():
     (['run', '--model', 'gpt3-175b', '--cards', 1024], 'tokens or days'),
     (['run', '--model', 'gpt3-175b', '--cards', 1024, '--days', 1, '--recovery', 'prayer'], 'prayer'),
     (['dream'], 'dream'),
+    (['links'], '--cluster FILE'),
+    (['links', '--cluster', ROOT / 'examples' / 'clusters' / 'two-hosts.yaml'], "'cpu' are not in the table"),
     (['plan', '--model', 'gpt3-175b', '--cluster', 'no-such.yaml'], 'no-such.yaml'),
 ])
 def test_what_is_refused(args, words):
