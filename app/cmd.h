@@ -11,6 +11,7 @@ int sn_cmd_worker(const sn_args *args);
 int sn_cmd_plan(const sn_args *args);
 int sn_cmd_sim(const sn_args *args);
 sn_status sn_sim_plan(const sn_args *args); /* sim plan, also plan --batch */
+sn_status sn_simnet(const sn_args *args);        /* sim net */
 int sn_cmd_coll(const sn_args *args);
 int sn_cmd_topo(const sn_args *args);
 int sn_cmd_export(const sn_args *args);

@@ -272,7 +272,7 @@ int sn_cmd_sim(const sn_args *args)
         sn_status (*run)(const sn_args *args);
     } rows[] = {{"plan", sn_sim_plan},  {"run", sim_run},     {"truth", sim_truth},
                 {"claims", sim_claims}, {"cards", sim_cards}, {"models", sim_models},
-                {"links", sim_links}};
+                {"links", sim_links},   {"net", sn_simnet}};
     const char *word = args->words ? args->word[0] : "plan";
     sn_status status = SN_PENDING;
     for (size_t i = 0; i < SN_COUNT(rows) && status == SN_PENDING; i++)
@@ -281,7 +281,7 @@ int sn_cmd_sim(const sn_args *args)
     if (status == SN_PENDING)
         status = sn_fail(SN_EINVAL,
                          "'%.60s' is not something to simulate: plan, run, truth, claims, links, "
-                         "cards or models",
+                         "net, cards or models",
                          word);
     return status < 0 ? sn_exit_with("sim", status) : SN_EXIT_OK;
 }

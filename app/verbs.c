@@ -111,7 +111,7 @@ static const sn_flag sim_flags[] = {
     {"cluster", "FILE", "a cluster description; else --card and --cards", false},
     {"card", "KIND", "a kind of the table (sim cards; default h100)", false},
     {"cards", "N", "how many of them, in hosts of eight", false},
-    {"net", "GBIT", "what a card may send beyond its host, Gbit/s (default 400)", false},
+    {"net", "GBIT", "what a card may send beyond its host, Gbit/s (default 400; net: 100)", false},
     {"oversubscription", "X", "of the network's top (default 1)", false},
     {"batch", "N", "samples a step (default 1536)", false},
     {"sequence", "N", "tokens a sample (default the model's)", false},
@@ -122,9 +122,23 @@ static const sn_flag sim_flags[] = {
     {"pue", "X", "watts of the site for each of the machines (default 1.2)", false},
     {"dollars-per-kwh", "X", "price of power (default 0.08)", false},
     {"co2-per-kwh", "KG", "default 0.4", false},
-    {"seed", "N", "of the failures (default 1)", false},
-    {"html", "FILE", "plan, run: a page with pictures", false},
+    {"seed", "N", "of the failures, of the traffic (default 1)", false},
+    {"html", "FILE", "plan, run, net --compare: a page with pictures", false},
     {"json", NULL, "as JSON", false},
+    {"control", "NAME",
+     "net: none, dcqcn (the paper's parameters), tuned, learned (default), ideal", false},
+    {"traffic", "NAME", "net: websearch, incast, all-to-all, ring or mixed (default)", false},
+    {"load", "PERCENT", "net: of every link (default 90)", false},
+    {"ports", "K", "net: of a switch; the tree has K^3/4 hosts (default 4)", false},
+    {"ms", "X", "net: how long traffic arrives; a sixth of it is warm-up (default 24)", false},
+    {"mtu", "BYTES", "net: payload of a packet (default 4096)", false},
+    {"buffer", "SIZE", "net: of a switch, for each port (default 512K)", false},
+    {"pfc-off", NULL, "net: drop and go back N instead of pausing", false},
+    {"compare", NULL, "net: all controllers over 50 to 95 % load", false},
+    {"seeds", "N", "net: how many --compare takes, from --seed (default 5)", false},
+    {"train", "N", "net: generations; the weights go to stdout", false},
+    {"tune", "N", "net: trials of a search for DCQCN's parameters; they go to stdout", false},
+    {"weights", "FILE", "net: of the learned controller, as --train writes them", false},
     {0}};
 
 const sn_verb sn_verbs[] = {
@@ -146,18 +160,22 @@ const sn_verb sn_verbs[] = {
      "  supernode plan examples/gpt-english.yaml --program 0\n"
      "  supernode plan --model gpt3-175b --cluster examples/clusters/h100-1024.yaml --batch 1536",
      plan_flags, sn_job_flag_table, sn_cmd_plan, false},
-    {"sim", "plan|run|truth|claims|links|cards|models",
+    {"sim", "plan|run|truth|claims|links|net|cards|models",
      "say what training would take on cards that are not here",
      "plan searches every split of a large transformer over a cluster and prints the fastest that\n"
      "fits: its step time with its parts, memory by kind, and the runners-up with why they lost.\n"
      "run adds failures, checkpoints, energy and money over days. truth sets the model beside\n"
      "published measurements. claims runs what the requirements claim and says what the model\n"
-     "makes of it. links says what a topology gives a ring and an all-to-all.\n\n"
+     "makes of it. links says what a topology gives a ring and an all-to-all. net sends packets\n"
+     "through a fat tree: RoCE with PFC, ECN marks, and DCQCN or a learned controller; --compare\n"
+     "sets them side by side.\n\n"
      "  supernode sim plan --model gpt3-175b --card h100 --cards 1024 --batch 1536\n"
      "  supernode sim run --model llama3-405b --cards 16384 --batch 2048 --days 54 --html "
      "run.html\n"
      "  supernode sim links --cluster examples/clusters/torus-3d-512.yaml\n"
-     "  supernode sim truth",
+     "  supernode sim truth\n"
+     "  supernode sim net --control learned --load 90 --traffic mixed\n"
+     "  supernode sim net --compare --html net.html",
      sim_flags, NULL, sn_cmd_sim, false},
     {"coll", "explain", "show which algorithm a collective would take, and why",
      "Prints the algorithms that fit, each with its predicted time: how much of it is waiting for\n"
