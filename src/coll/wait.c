@@ -181,7 +181,7 @@ static void yield(sn_coll *c)
 
 void coll_idle(sn_coll *c, sn_coll_req *r, int n)
 {
-    int spins = c->crowded || c->threads ? 8 : 400;
+    int spins = c->crowded ? 1 : c->threads ? 8 : 400; /* a crowded core is what others wait for */
     int yields = c->nets > 0 ? YIELDS_NET : YIELDS;
     if (n <= spins) {
         relax(c, n);
