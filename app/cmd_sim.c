@@ -95,18 +95,30 @@ static sn_status question(const sn_args *args, sim_question *q)
 
 /* ---- plan ---- */
 
-static sn_status write_page(const sn_args *args, const sim_question *q, const sn_sim_answer *a,
-                            const sn_sim_ran *ran)
+static sn_status write_file(const char *path, const sn_str *text, const char *what)
 {
-    const char *path = sn_args_get(args, "html");
-    sn_str page = {0};
-    if (!path)
-        return SN_OK;
-    sim_page(q, a, ran, &page);
-    sn_status status = sn_file_write(path, sn_str_get(&page), page.len);
-    sn_str_done(&page);
-    if (status >= 0)
-        fprintf(stderr, "supernode sim: the report is %s\n", path);
+    SN_TRY(sn_file_write(path, sn_str_get(text), text->len));
+    fprintf(stderr, "supernode sim: the %s is %s\n", what, path);
+    return SN_OK;
+}
+
+/* What was asked for beside the table: a page, a trace. */
+static sn_status write_pictures(const sn_args *args, const sim_question *q, const sn_sim_answer *a,
+                                const sn_sim_ran *ran)
+{
+    const char *page = sn_args_get(args, "html"), *trace = sn_args_get(args, "trace");
+    sn_str text = {0};
+    sn_status status = SN_OK;
+    if (page) {
+        sim_page(q, a, ran, &text);
+        status = write_file(page, &text, "report");
+    }
+    sn_str_clear(&text);
+    if (trace && status >= 0) {
+        sim_trace(q, a, &text);
+        status = write_file(trace, &text, "trace");
+    }
+    sn_str_done(&text);
     return status;
 }
 
@@ -124,7 +136,7 @@ sn_status sn_sim_plan(const sn_args *args)
             sim_json_plan(&q, a);
         else
             sim_say_plan(&q, a);
-        status = write_page(args, &q, a, NULL);
+        status = write_pictures(args, &q, a, NULL);
     }
     free(a);
     return status;
@@ -207,7 +219,7 @@ static sn_status sim_run(const sn_args *args)
             sim_json_run(&q, a, &p, ran);
         else
             sim_say_run(&q, a, &p, ran);
-        status = write_page(args, &q, a, &ran[0]);
+        status = write_pictures(args, &q, a, &ran[0]);
     }
     free(a);
     return status;

@@ -31,89 +31,47 @@ static const char style[] =
 
 /* ---- the pipeline, drawn by its own rules */
 
-typedef struct stage_clock {
-    double at;
-    int forwards, backwards;
-} stage_clock;
-
 typedef struct chart {
     sn_str *out;
-    double forward, backward, scale;
-    int stages, micros, height, rows; /* rows: of stages drawn */
+    double scale;
+    int height;
 } chart;
 
-static void bar(const chart *c, int stage, double from, double to, bool back, int micro)
+static void bar(void *ctx, const sn_sim_unit *u)
 {
-    if (stage >= c->rows)
-        return;
+    const chart *c = ctx;
     sn_str_printf(
         c->out,
         "<rect class=\"%s\" x=\"%.2f\" y=\"%d\" width=\"%.2f\" height=\"%d\"><title>stage "
-        "%d, %s %d: %.4g s</title></rect>",
-        back ? "b" : "f", LEFT + from * c->scale, 4 + stage * c->height,
-        fmax((to - from) * c->scale - 0.4, 0.2), c->height - 3, stage,
-        back ? "backward" : "forward", micro + 1, to - from);
-}
-
-/* 1F1B of `micros` micro-batches: as soon as its inputs are there, in its order. */
-static double run_pipeline(const chart *c, bool draw)
-{
-    static double done[2][64][64];
-    stage_clock s[64] = {0};
-    memset(done, 0, sizeof done);
-    double end = 0;
-    for (bool moved = true; moved;) {
-        moved = false;
-        for (int k = 0; k < c->stages; k++) {
-            int warm = SN_MIN(c->stages - 1 - k, c->micros), f = s[k].forwards, b = s[k].backwards;
-            bool back = f == c->micros || (f > warm && f - warm > b);
-            int micro = back ? b : f;
-            if (b == c->micros)
-                continue;
-            double ready = back ? k + 1 < c->stages ? done[1][k + 1][micro] : done[0][k][micro]
-                           : k ? done[0][k - 1][micro]
-                                : 1e-12;
-            if (ready <= 0)
-                continue;
-            double from = fmax(s[k].at, ready), to = from + (back ? c->backward : c->forward);
-            done[back][k][micro] = s[k].at = to;
-            s[k].forwards += !back;
-            s[k].backwards += back;
-            if (draw)
-                bar(c, k, from, to, back, micro);
-            end = fmax(end, to);
-            moved = true;
-        }
-    }
-    return end;
+        "%d, %s %lld: %.4g s</title></rect>",
+        u->backward ? "b" : "f", LEFT + u->from * c->scale, 4 + u->stage * c->height,
+        fmax((u->to - u->from) * c->scale - 0.4, 0.2), c->height - 3, u->stage,
+        u->backward ? "backward" : "forward", (long long) u->micro + 1, u->to - u->from);
 }
 
 static void gantt(const sn_sim_found *f, sn_str *out)
 {
-    chart c = {.out = out,
-               .forward = f->step.forward,
-               .backward = f->step.backward + f->step.weights,
-               .stages = SN_MIN(f->layout.pipeline, 64),
-               .micros = (int) SN_MIN(f->step.micros, 2 * SN_MIN(f->layout.pipeline, 16) + 4)};
-    c.micros = SN_MIN(c.micros, 64);
-    c.rows = c.stages;
-    c.height = c.rows > 24 ? 8 : c.rows > 8 ? 14 : 22;
-    c.scale = (WIDTH - LEFT - 10) / run_pipeline(&c, false);
+    int stages = SN_MIN(f->layout.pipeline, 64);
+    int64_t micros = SN_MIN(SN_MIN(f->step.micros, 2 * SN_MIN(stages, 16) + 4), 64);
+    double forward = f->step.forward, backward = f->step.backward + f->step.weights;
+    double end = sn_sim_walk(stages, micros, forward, backward, 0, NULL, NULL);
+    chart c = {out, (WIDTH - LEFT - 10) / end, stages > 24 ? 8 : stages > 8 ? 14 : 22};
     sn_str_printf(out,
-                  "<section><h2>The pipeline: %d stages, the first %d of %lld micro-batches as "
+                  "<section><h2>The pipeline: %d stages, the first %lld of %lld micro-batches as "
                   "1F1B</h2><svg viewBox=\"0 0 %d %d\">",
-                  c.stages, c.micros, (long long) f->step.micros, WIDTH, c.rows * c.height + 26);
-    for (int k = 0; k < c.rows; k++)
+                  stages, (long long) micros, (long long) f->step.micros, WIDTH,
+                  stages * c.height + 26);
+    for (int k = 0; k < stages; k++)
         sn_str_printf(out, "<rect class=\"idle\" x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\"/>",
                       LEFT, 4 + k * c.height, WIDTH - LEFT - 10, c.height - 3);
-    for (int k = 0; k<c.rows; k += c.rows> 24 ? 8 : 1)
+    for (int k = 0, every = stages > 24 ? 8 : 1; k < stages; k += every)
         sn_str_printf(out, "<text x=\"4\" y=\"%d\">stage %d</text>",
                       4 + k * c.height + c.height / 2 + 3, k);
-    double end = run_pipeline(&c, true);
+    sn_sim_walk(stages, micros, forward, backward, 0, bar, &c);
     sn_str_printf(out,
                   "<text x=\"%d\" y=\"%d\">0</text><text x=\"%d\" y=\"%d\" text-anchor=\"end\">"
                   "%.3g s</text></svg>",
-                  LEFT, c.rows * c.height + 20, WIDTH - 10, c.rows * c.height + 20, end);
+                  LEFT, stages * c.height + 20, WIDTH - 10, stages * c.height + 20, end);
     sn_str_add(out, "<p class=\"key\"><i style=\"background:#4c9bd6\"></i>forward<i "
                     "style=\"background:#e8973a\"></i>backward<i style=\"background:#c9c6bd\"></i>"
                     "standing still</p></section>");

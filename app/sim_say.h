@@ -31,6 +31,9 @@ void sim_say_cards(void);
 void sim_say_models(void);
 sn_status sim_say_claims(bool json);
 
+/* The step as a trace for Perfetto: all micro-batches of all stages. */
+void sim_trace(const sim_question *q, const sn_sim_answer *a, sn_str *out);
+
 /* A self-contained page: the step as a Gantt chart of the stages, its parts, memory, the sweep over
  * cards, and with a run its days. */
 void sim_page(const sim_question *q, const sn_sim_answer *a, const sn_sim_ran *ran, sn_str *out);

@@ -124,6 +124,7 @@ static const sn_flag sim_flags[] = {
     {"co2-per-kwh", "KG", "default 0.4", false},
     {"seed", "N", "of the failures, of the traffic (default 1)", false},
     {"html", "FILE", "plan, run, net --compare: a page with pictures", false},
+    {"trace", "FILE", "plan, run: the step as a trace for ui.perfetto.dev", false},
     {"json", NULL, "as JSON", false},
     {"control", "NAME",
      "net: none, dcqcn (the paper's parameters), tuned, learned (default), ideal", false},

@@ -119,6 +119,19 @@ sn_status sn_sim_price(const sn_sim_cluster *c, const sn_sim_model *m, const sn_
 double sn_sim_pipeline(sn_sim_schedule s, int p, int virtual_stages, int64_t m, double forward,
                        double backward, double weights, double hop, double *ret_idle);
 
+typedef struct sn_sim_unit { /* a forward or a backward of a micro-batch on a stage */
+    int stage;
+    int64_t micro;
+    bool backward;
+    double from, to;
+} sn_sim_unit;
+typedef void (*sn_sim_visit)(void *ctx, const sn_sim_unit *u);
+
+/* 1F1B unit by unit, each told to `visit` (NULL: nobody) in the order in which stages take them;
+ * returns when the last one ends. Without hops that is sn_sim_pipeline's. Cost: 20 ns a unit. */
+double sn_sim_walk(int stages, int64_t micros, double forward, double backward, double hop,
+                   sn_sim_visit visit, void *ctx);
+
 /* ---- the best of all ---- */
 
 typedef struct sn_sim_found {

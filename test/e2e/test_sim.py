@@ -54,6 +54,20 @@ def test_a_run_of_days(tmp_path):
     assert 'The pipeline' in text and 'What fills' in text and 'More and fewer cards' in text
 
 
+def test_a_trace_of_the_step(tmp_path):
+    r = run('sim', 'plan', '--model', 'gpt3-175b', '--cards', 1024, '--trace', tmp_path / 't.json', '--json')
+    best = json.loads(r.stdout)['best']
+    events = [e for e in json.loads((tmp_path / 't.json').read_text())['traceEvents'] if e['ph'] == 'X']
+    stages = best['layout']['pipeline']
+    micros = 1536 // (best['layout']['data'] * best['layout']['micro_batch'])
+    assert {e['tid'] for e in events} == set(range(stages))
+    assert sum(e['cat'] in ('forward', 'backward') for e in events) == 2 * stages * micros
+    ends = {}
+    for e in events:
+        assert e['ts'] >= ends.get(e['tid'], 0) - .01
+        ends[e['tid']] = e['ts'] + e['dur']
+
+
 def test_truth_and_claims():
     t = asked('truth')
     assert len(t['rows']) > 70 and t['means']["SC'21 table 1"]['unseen'] < .05

@@ -177,6 +177,33 @@ static void test_pipelines(void **state)
         }
 }
 
+/* Unit by unit is what the formula says, and no stage does two things at once. */
+typedef struct seen {
+    double until[128];
+    int64_t units;
+} seen;
+
+static void look(void *ctx, const sn_sim_unit *u)
+{
+    seen *s = ctx;
+    assert_true(u->from >= s->until[u->stage] - 1e-12 && u->to > u->from);
+    s->until[u->stage] = u->to;
+    s->units++;
+}
+
+static void test_walk(void **state)
+{
+    double idle;
+    for (int p = 1; p <= 64; p *= 2)
+        for (int64_t m = 1; m <= 4 * p; m += p) {
+            seen s = {0};
+            double walked = sn_sim_walk(p, m, 1, 2, 0, look, &s);
+            double formula = sn_sim_pipeline(SN_SIM_1F1B, p, 1, m, 1, 1, 1, 0, &idle);
+            assert_int_equal(s.units, 2 * p * m);
+            assert_true(fabs(walked / formula - 1) < 1e-9);
+        }
+}
+
 /* ---- runs ---- */
 
 static sn_sim_plan_of_run days_of(int cards, const sn_sim_recovery *r)
@@ -405,18 +432,13 @@ static void test_incast(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_truth),
-                                       cmocka_unit_test(test_search_is_complete),
-                                       cmocka_unit_test(test_parts_add_up),
-                                       cmocka_unit_test(test_monotonic),
-                                       cmocka_unit_test(test_refusals),
-                                       cmocka_unit_test(test_pipelines),
-                                       cmocka_unit_test(test_54_days),
-                                       cmocka_unit_test(test_failure_rates),
-                                       cmocka_unit_test(test_best_interval),
-                                       cmocka_unit_test(test_run_refusals),
-                                       cmocka_unit_test(test_topology_matters),
-                                       cmocka_unit_test(test_rates_are_fair),
-                                       cmocka_unit_test(test_incast)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_truth),          cmocka_unit_test(test_search_is_complete),
+        cmocka_unit_test(test_parts_add_up),   cmocka_unit_test(test_monotonic),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_pipelines),
+        cmocka_unit_test(test_walk),           cmocka_unit_test(test_54_days),
+        cmocka_unit_test(test_failure_rates),  cmocka_unit_test(test_best_interval),
+        cmocka_unit_test(test_run_refusals),   cmocka_unit_test(test_topology_matters),
+        cmocka_unit_test(test_rates_are_fair), cmocka_unit_test(test_incast)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
