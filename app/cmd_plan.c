@@ -47,6 +47,8 @@ static sn_status show(const sn_args *args, const sn_plan *plan)
         SN_TRY(sn_plan_program(plan, (int) rank, &program));
         sn_program_print(plan, program, &out);
         sn_program_free(program);
+    } else if (sn_args_get(args, "dot")) {
+        sn_plan_dot(plan, &out);
     } else if (sn_args_get(args, "json")) {
         print_json(plan);
         return SN_OK;

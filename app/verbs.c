@@ -35,6 +35,7 @@ static const sn_flag worker_flags[] = {{"run", "DIR", "", true},         {"rank"
 static const sn_flag plan_flags[] = {
     {"cluster", "FILE", "plan for the machines of a cluster file instead of this one", false},
     {"program", "RANK", "print what one card would do, instruction by instruction", false},
+    {"dot", NULL, "draw the graph, its stages and where communication is: for dot -Tsvg", false},
     {"json", NULL, "the choice and all candidates as JSON", false},
     {"batch", "N", "foresight: a known transformer (--model) and N samples a step, no job", false},
     {"cards", "N", "foresight: so many cards instead of --cluster", false},

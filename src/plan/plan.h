@@ -128,6 +128,8 @@ sn_status sn_plan_make(const sn_plan_opts *opts, sn_plan **ret);
 void sn_plan_free(sn_plan *plan);
 /* the choice, its parts, the runners-up and why they lost */
 void sn_plan_print(const sn_plan *plan, sn_str *out);
+/* the forward graph with its stages and what changes form on the way, for Graphviz */
+void sn_plan_dot(const sn_plan *plan, sn_str *out);
 void sn_plan_coords(const sn_plan *plan, int rank, int *ret_tensor, int *ret_stage, int *ret_data);
 int sn_plan_rank(const sn_plan *plan, int tensor, int stage, int data);
 

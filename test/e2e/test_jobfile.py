@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Job files, good and bad: every bad one gets one sentence with its place, at once."""
-import time
+import shutil, subprocess, time
 
 import pytest
 
-from conftest import GOLDEN, run
+from conftest import GOLDEN, ROOT, run
 
 CASES = sorted((GOLDEN / 'yaml').glob('*.yaml'))
 
@@ -115,3 +115,17 @@ def test_what_cannot_be(flags, words, tmp_path, tiny):
     assert r.returncode == 3, r.stderr
     for word in words:
         assert word in r.stderr
+
+
+def test_a_plan_as_a_picture(tmp_path):
+    """The graph with a box a stage; communication is on the edges. Graphviz reads it, where it is there."""
+    job = ROOT / 'examples' / 'gpt-english.yaml'
+    r = run('plan', job, '--dot')
+    assert r.returncode == 0, r.stderr
+    assert r.stdout.startswith('digraph plan {') and r.stdout.count('subgraph cluster_') == 2
+    assert 'sum to dim 0' in r.stdout and 'send' in r.stdout and r.stdout.count('{') == r.stdout.count('}')
+    whole = run('plan', job, '--tensor', '1', '--pipeline', '1', '--data-parallel', '8', '--dot').stdout
+    assert 'penwidth=3' not in whole and 'send' not in whole
+    if shutil.which('dot'):
+        drawn = subprocess.run(['dot', '-Tsvg'], input=r.stdout, capture_output=True, text=True)
+        assert drawn.returncode == 0 and '<svg' in drawn.stdout, drawn.stderr
