@@ -257,6 +257,43 @@ static void test_gelu_tails(void **state)
     }
 }
 
+/* The gradient of a maximum goes to the oracle's place among equal ones, infinities and NaNs. */
+static void test_max_pool_places(void **state)
+{
+    enum { SIDE = 9, OUT = 5, C = 19, IN = SIDE * SIDE * C };
+    static const float values[] = {-INFINITY, -1, 0, 1, INFINITY, NAN};
+    static float x[IN], dy[OUT * OUT * C], dx[IN], want[IN];
+    const cpu_isa *isas[3];
+    int widths = cpu_isas(isas);
+    sn_kernel_spec spec = {
+        .op = SN_OP_MAX_POOL_GRAD,
+        .ins = 2,
+        .outs = 1,
+        .in = {{SN_F32, SN_SHAPE(1, OUT, OUT, C), 0}, {SN_F32, SN_SHAPE(1, SIDE, SIDE, C), 0}},
+        .out = {{SN_F32, SN_SHAPE(1, SIDE, SIDE, C), 0}},
+        .attr = {.i = {3, 3, 0, 2, 2, 0, 0, 0, 0, 1, 1, 0, 1, 1}}};
+    for (int w = 0; w < widths; w++)
+        for (uint64_t seed = 0; seed < 8; seed++) {
+            sn_card *card = isa_card(isas[w]), *ref;
+            sn_kernel *k;
+            for (uint64_t i = 0; i < IN; i++) /* no NaN, few values of any kind, all kinds */
+                x[i] = values[sn_hash64(seed, 1, i) % (seed < 4 ? 3 + seed % 3 : 6)];
+            for (int i = 0; i < OUT * OUT * C; i++)
+                dy[i] = (float) (1 + i % 7); /* whole numbers: sums are exact */
+            assert_ok(sn_card_open("ref", NULL, &ref));
+            assert_ok(sn_card_prepare(ref, &spec, &k));
+            assert_ok(sn_kernel_run(k, (const void *[]){dy, x}, (void *[]){want}));
+            assert_ok(sn_card_prepare(card, &spec, &k));
+            assert_ok(sn_kernel_run(k, (const void *[]){dy, x}, (void *[]){dx}));
+            for (int i = 0; i < IN; i++)
+                if (!(dx[i] >= want[i] && dx[i] <= want[i]))
+                    fail_msg("%s: seed %d, element %d has %g, not %g", isas[w]->name, (int) seed, i,
+                             (double) dx[i], (double) want[i]);
+            sn_card_close(card);
+            sn_card_close(ref);
+        }
+}
+
 /* A NaN anywhere in the floating-point inputs must be seen in the outputs. */
 static void test_nan_passes(void **state)
 {
@@ -438,7 +475,7 @@ int main(void)
         cmocka_unit_test(test_nan_passes),     cmocka_unit_test(test_adamw_skips),
         cmocka_unit_test(test_any_type_moves), cmocka_unit_test(test_cards),
         cmocka_unit_test(test_no_memory),      cmocka_unit_test(test_peak),
-        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_environment),    cmocka_unit_test(test_max_pool_places),
     };
     return sn_test_run(tests);
 }
