@@ -5,91 +5,31 @@
 #include "bench.h"
 #include "bench_gpt.h"
 #include "bench_peer.h"
+#include "bench_torch.h"
 
 #include "os/os.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define PYTHON "/usr/bin/python3" /* the one that Debian's python3-torch belongs to */
-
-typedef struct torch {
-    int ranks;
-    bench_peer rank[2];
-    char dir[4096];
-} torch;
-
-/* ---- PyTorch ---- */
-
-static void torch_stop(torch *t)
+static sn_status gpt_torch_start(const bench_opts *o, int ranks, bench_torch *t)
 {
-    for (int r = 0; r < t->ranks; r++)
-        bench_peer_stop(&t->rank[r], 10);
-    t->ranks = 0;
-    if (*t->dir)
-        bench_dir_remove(t->dir);
-    *t->dir = 0;
-}
-
-/* One step of every process; the parent's clock, as for ours. */
-static sn_status torch_step(torch *t, double *ret_seconds)
-{
-    char answer[128];
-    sn_time start = sn_now();
-    for (int r = 0; r < t->ranks; r++)
-        SN_TRY(bench_peer_say(&t->rank[r], "1"));
-    for (int r = 0; r < t->ranks; r++)
-        SN_TRY(bench_peer_line(&t->rank[r], 120, answer, sizeof answer));
-    *ret_seconds = (double) (sn_now() - start) * 1e-9;
-    return SN_OK;
-}
-
-static sn_status torch_open(const bench_opts *o, int ranks, torch *t)
-{
-    char script[4096], meet[4200], number[2][16], batch[16];
-    SN_TRY(bench_peer_file(o->peers, "peer_gpt.py", script, sizeof script));
-    SN_TRY(bench_dir_create(t->dir, sizeof t->dir));
-    snprintf(meet, sizeof meet, "%s/meet", t->dir);
+    char batch[16];
     snprintf(batch, sizeof batch, "%d", BENCH_GPT_BATCH);
-    snprintf(number[1], sizeof number[1], "%d", ranks);
-    for (int r = 0; r < ranks; r++) {
-        snprintf(number[0], sizeof number[0], "%d", r);
-        const char *argv[] = {PYTHON, script, "4",       "256",     "4",  "256",
-                              batch,  "256",  number[0], number[1], meet, NULL};
-        SN_TRY(bench_peer_start(argv, &t->rank[r]));
-        t->ranks = r + 1;
-    }
-    double warm;
-    for (int i = 0; i < 3; i++)
-        SN_TRY(torch_step(t, &warm));
-    return SN_OK;
-}
-
-static sn_status torch_start(const bench_opts *o, int ranks, torch *t)
-{
-    const char *argv[] = {PYTHON, "-c", "import torch", NULL};
-    sn_str said = {0};
-    memset(t, 0, sizeof *t);
-    int code = bench_capture(argv, 120, &said);
-    sn_str_done(&said);
-    if (code != 0)
-        return sn_fail(SN_ENOTFOUND, "python3-torch is not installed");
-    sn_status status = torch_open(o, ranks, t);
-    if (status < 0)
-        torch_stop(t);
-    return status;
+    const char *words[] = {"4", "256", "4", "256", batch, "256", NULL};
+    return bench_torch_start(o, "peer_gpt.py", words, ranks, t);
 }
 
 /* ---- tokens a second ---- */
 
-static sn_status pairs_of(const bench_opts *o, bench_gpt *g, torch *t, bench_result *ret)
+static sn_status pairs_of(const bench_opts *o, bench_gpt *g, bench_torch *t, bench_result *ret)
 {
     double peak[BENCH_SAMPLES_MAX], seconds;
     for (int i = 0; i < o->pairs; i++) {
         SN_TRY(bench_gpt_step(g, &seconds));
         ret->sample[ret->samples++] = g->tokens / seconds;
         if (t->ranks) {
-            SN_TRY(torch_step(t, &seconds));
+            SN_TRY(bench_torch_step(t, &seconds));
             ret->peer_sample[ret->peer_samples++] = g->tokens / seconds;
         }
         SN_TRY(bench_gpt_peak(g, &peak[i]));
@@ -101,17 +41,17 @@ static sn_status pairs_of(const bench_opts *o, bench_gpt *g, torch *t, bench_res
 static sn_status run_tokens(const bench_case *c, const bench_opts *o, bench_result *ret)
 {
     bench_gpt g;
-    torch t;
+    bench_torch t;
     if (c->arg > sn_cores())
         return sn_fail(SN_EFIT, "%d cards need as many cores, %d are here", c->arg, sn_cores());
     SN_TRY(bench_gpt_start(c->arg, &g));
-    bool has = torch_start(o, c->arg, &t) >= 0;
+    bool has = gpt_torch_start(o, c->arg, &t) >= 0;
     snprintf(ret->note, sizeof ret->note,
              "L4 d256 H4 T256 V256 AdamW f32, batch %d a card; %.0f FLOPs a token (multiply-add 2, "
              "forward and backward, lower half of causal attention)%s%.80s",
              BENCH_GPT_BATCH, g.flops / g.tokens, has ? "" : "; no peer: ", has ? "" : sn_errmsg());
     sn_status status = pairs_of(o, &g, &t, ret);
-    torch_stop(&t);
+    bench_torch_stop(&t);
     bench_gpt_stop(&g);
     return status;
 }
