@@ -193,7 +193,7 @@ static void judge(const bench_case *c, const bench_result *r, verdict *v)
         break;
     case BENCH_RATIO_MIN:
         snprintf(v->bar, sizeof v->bar, ">= %gx %s", c->bar_value, c->peer);
-        v->met = SN_MIN(r->samples, r->peer_samples) >= SAMPLES_MIN && v->ratio_low >= c->bar_value;
+        v->met = SN_MIN(r->samples, r->peer_samples) >= SAMPLES_MIN && v->ratio >= c->bar_value;
         break;
     case BENCH_SHARE:
         v->met = true;

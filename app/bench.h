@@ -8,10 +8,11 @@
  * statistics, and says whether the bar is met.
  *
  * Bars: BENCH_RATIO_MIN compares the pairs' ratio (ours / peer, turned so that more is better when
- * `less_is_better`) and asks for 30 pairs, BENCH_SHARE `share_min` alone,
- * BENCH_VALUE_MAX/MIN the value itself. The whole interval has to meet the bar. BENCH_TAIL_MAX is
- * about the 99th percentile, which is then the value; of fewer than 100 samples it is the worst;
- * BENCH_MEAN_MAX about the mean. Both ask for 30 samples.
+ * `less_is_better`) and asks for 30 pairs: their median has to meet the bar, its interval is said
+ * beside it. BENCH_SHARE is about `share_min` alone, BENCH_VALUE_MAX/MIN about the value itself: of
+ * these the whole interval has to meet the bar. BENCH_TAIL_MAX is about the 99th percentile, which
+ * is then the value; of fewer than 100 samples it is the worst; BENCH_MEAN_MAX about the mean. Both
+ * ask for 30 samples.
  * `share_min` is a second bar, the least share of the bound, beside any of these.
  *
  * The process of the harness never computes and has one thread: cases fork the ranks that do. */
