@@ -24,10 +24,10 @@
 static const bench_case *const areas[] = {bench_compute,      bench_net,   bench_gmem,  bench_coll,
                                           bench_choice_cases, bench_gloo,  bench_codec, bench_link,
                                           bench_watch,        bench_train, bench_model, bench_ckpt,
-                                          bench_death,        bench_heal,  bench_plan};
+                                          bench_death,        bench_heal,  bench_plan,  bench_sim};
 
 /* Areas of parts of the system that are not there yet. */
-static const char *const later[] = {"sched", "sim"};
+static const char *const later[] = {"sched"};
 
 static int ascending(const void *a, const void *b)
 {

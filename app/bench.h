@@ -62,7 +62,7 @@ typedef struct bench_case {
 /* One or more tables an area; ends with name NULL. */
 extern const bench_case bench_compute[], bench_net[], bench_gmem[], bench_coll[], bench_gloo[],
     bench_choice_cases[], bench_codec[], bench_link[], bench_watch[], bench_death[], bench_train[],
-    bench_model[], bench_ckpt[], bench_heal[], bench_plan[];
+    bench_model[], bench_ckpt[], bench_heal[], bench_plan[], bench_sim[];
 
 /* The median of n values (sorts a copy), and the order statistics that enclose the true median with
  * ≥ 95 %: without bounds when n < 6, too few to say so. */

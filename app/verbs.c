@@ -234,9 +234,8 @@ const sn_verb sn_verbs[] = {
      "  supernode debug --trace trace.json",
      debug_flags, NULL, sn_cmd_debug, false},
     {"bench", "[AREA]", "measure, beside the peer and the bound",
-     "Areas: compute, net, gmem, coll, gloo, choice, codec, link, watch, train, ckpt, heal, plan, "
-     "all. A "
-     "case\n"
+     "Areas: compute, net, gmem, coll, gloo, choice, codec, link, watch, train, ckpt, heal, plan,\n"
+     "sim, all. A case\n"
      "prints value, samples, the peer's figure, the physical bound measured in the same run, and\n"
      "whether its bar is met. Run it alone on the machine.\n\n"
      "bench calibrate measures in seconds what collectives cost here (signals, copies, sums, the\n"

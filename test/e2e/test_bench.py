@@ -99,7 +99,6 @@ def test_codecs():
 
 
 @pytest.mark.parametrize('area, code, want', [
-    ('sim', 3, 'nothing to measure in sim yet'),
     ('sched', 3, 'nothing to measure in sched yet'),
     ('colls', 2, "no area 'colls'; there are compute, "),
 ])
