@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How long foresight takes: every split of a large model, a million cards, 54 days with failures. */
+ * How long foresight takes: each split of a large model, a million cards, 54 days with failures. */
 #include "bench.h"
 
 #include "os/os.h"
